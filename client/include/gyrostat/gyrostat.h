@@ -1,0 +1,220 @@
+/* gyrostat's client: streams what a training loop measures to a gyrostatd, and brings its orders back.
+ *
+ * The contract, for every function:
+ *  (1) Nothing here blocks, aborts, throws, prints, or installs a signal handler. Every function returns a status.
+ *  (2) Between gyro_open and gyro_close, on the training thread: no allocation, no lock, no system call.
+ *      (gyro_open, gyro_close, gyro_state_save and gyro_state_load may allocate.)
+ *  (3) One thread, the training thread, calls step_begin, record_*, step_end, poll, ack, reset and state_*.
+ *      gyro_stats and gyro_strerror may be called from any thread.
+ *  (4) In a forked child every call answers GYRO_INACTIVE and does nothing.
+ *  (5) The daemon may be absent, slow, hung or gone: only gyro_stats can tell. Reports wait in a bounded ring and are
+ *      dropped when it is full, each counted once.
+ *  (6) Structs carry their size in `struct_size`: set it to sizeof(the struct). A newer library reads older structs.
+ *  (7) Memory that a call hands out belongs to the library and lives until the next call that says otherwise.
+ *
+ * Arrays are float32, layer-major. GYRO_ABSENT marks a value that was not measured; it is never zero and never NaN.
+ */
+#ifndef GYROSTAT_GYROSTAT_H_
+#define GYROSTAT_GYROSTAT_H_
+
+#include <float.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define GYRO_API __attribute__((visibility("default")))
+#else
+#define GYRO_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define GYRO_VERSION "0.1.0"
+#define GYRO_ABSENT (-FLT_MAX)
+#define GYRO_ID_BYTES 16
+#define GYRO_REASON_BYTES 256
+#define GYRO_SIGNAL_BYTES_MAX 128
+
+typedef struct gyro_client gyro_client;
+
+/* Do not change the values. */
+typedef enum gyro_status {
+  GYRO_OK = 0,
+  GYRO_NONE = 1,          /* Nothing to poll. Not an error. */
+  GYRO_INACTIVE = 2,      /* Switched off, in a forked child, or no address. Not an error. */
+  GYRO_DROPPED = 3,       /* The ring was full: this report is lost, and counted. */
+  GYRO_INVALID = 4,       /* An argument is wrong; gyro_stats.last_error says which, the value seen and the value wanted. */
+  GYRO_STATE = 5,         /* Called in the wrong order (record without step_begin, ack of an unknown id). */
+  GYRO_UNAVAILABLE = 6,   /* The transport could not be loaded; last_error says why. Training goes on unwatched. */
+  GYRO_NO_MEMORY = 7
+} gyro_status;
+
+typedef enum gyro_outcome {
+  GYRO_APPLIED = 1,       /* Every weight that the order names was scaled. */
+  GYRO_REFUSED = 2,       /* Nothing was changed; `reason` says why. */
+  GYRO_FAILED = 6         /* Something went wrong while applying; weights may be partly scaled. Ends all ordering. */
+} gyro_outcome;
+
+typedef enum gyro_logit_kind {
+  GYRO_LOGIT_UNKNOWN = 0,
+  GYRO_LOGIT_EXACT = 1,
+  GYRO_LOGIT_LSE_UPPER = 2,
+  GYRO_LOGIT_SAMPLED_LOWER = 3,
+  GYRO_LOGIT_NORM_PRODUCT = 4
+} gyro_logit_kind;
+
+/* What the model is. Zero or NULL: not known; what depends on it stays off. Strings are the tokens of gyrostat JSONL:
+ * attention mha|gqa|mqa|mla, norm_kind layernorm|rmsnorm, qk_norm none|per_head|flattened,
+ * norm_placement post|pre|peri|reordered|deepnorm|mix|hybrid|layernorm_scaling|residual_dual|keel,
+ * schedule_kind const|linear|cosine|wsd|noam, compute_dtype fp32|bf16|fp16. */
+typedef struct gyro_model {
+  uint32_t struct_size;
+  uint32_t layers;        /* At most 1024. */
+  uint32_t hidden_size;
+  uint32_t heads;         /* Query heads; at most 1024. */
+  uint32_t kv_heads;      /* 0: as many as heads. Must divide heads. */
+  uint32_t head_dim;
+  uint32_t vocab_size;
+  int32_t master_fp32;    /* 1: the optimizer updates fp32 values (weights or a master copy). 0: it does not. -1: not known. */
+  const char *attention;
+  const char *norm_kind;
+  const char *norm_placement;
+  const char *qk_norm;
+  const char *activation;
+  const char *compute_dtype;
+  const char *optimizer;
+  const char *preset;
+  const char *schedule_kind;
+  double norm_eps;        /* 0: not known. */
+  double deepnorm_alpha;
+  double deepnorm_beta;
+  double logit_softcap;   /* 0: none. */
+  double schedule_peak;
+  uint64_t warmup_steps;
+  uint64_t total_steps;
+} gyro_model;
+
+typedef struct gyro_options {
+  uint32_t struct_size;
+  const char *address;    /* "host:port" of gyrostatd's gRPC port; NULL: $GYROSTAT_ADDRESS; neither: inactive. */
+  const char *run;        /* [A-Za-z0-9._:-]{1,128}; NULL: $GYROSTAT_RUN, else "run". */
+  const char *framework;  /* For people, e.g. "torch 1.13.1". May be NULL. */
+  const char *allow;      /* Kinds the daemon may order, comma-separated, e.g. "qk_clip". NULL or "": nothing may be changed. */
+  double tau_min;         /* Clip orders below this tau are refused. 0: any. */
+  uint32_t rank;          /* Only rank 0, the leader, holds a stream; the others are inactive. */
+  uint32_t world_size;    /* 0 means 1. Above 1, weight-changing orders are refused, and acked so. */
+  uint32_t ring_reports;  /* Reports that may wait for the sender. 0: 64. [2, 4096]. */
+  uint32_t unacked_reports; /* Reports kept until the daemon has them. 0: 1024. [2, 65536]. */
+  uint64_t unacked_bytes; /* And at most this many bytes of them. 0: 32 MiB. */
+  const char *transport;  /* Path of the transport library; NULL: libgyrostat_transport.so beside this library. */
+  gyro_logit_kind logit_kind; /* How attention maxima are made, unless a record call says otherwise. */
+  int32_t logit_scaled, logit_masked, logit_with_bias, logit_pre_cap; /* Convention of the maxima; 0 or 1. */
+  int32_t grad_norm_clipped; /* 1: grad_norm is after clipping. */
+  gyro_model model;
+} gyro_options;
+
+/* Rows of a projection that belong to one head, times `factor`. For K, `head` counts key heads. */
+typedef struct gyro_head_factor {
+  uint32_t layer;
+  uint32_t head;
+  float factor;           /* (0, 1]. Multiply in fp32, round once to the working type; scale master and working copy. */
+} gyro_head_factor;
+
+/* One order, checked against this client's own measurements, bounds and allow-list. Apply all of it or none. */
+typedef struct gyro_order {
+  uint32_t struct_size;
+  uint8_t id[GYRO_ID_BYTES];
+  char kind[24];          /* "qk_clip". */
+  char intent_id[160];
+  int32_t local;          /* 1: from this client's own measurement, in local mode; ack it all the same. */
+  uint64_t basis_boundary;
+  uint64_t expires_boundary;
+  double tau;
+  uint32_t q_count;       /* W_q rows (and bias) of these heads ... */
+  const gyro_head_factor *q;
+  uint32_t k_count;       /* ... W_k rows (and bias) of these key heads. Valid until the next poll, ack or step_begin. */
+  const gyro_head_factor *k;
+} gyro_order;
+
+typedef struct gyro_client_stats {
+  uint32_t struct_size;
+  int32_t connected;          /* 1: a stream is open and welcomed. */
+  uint64_t reports_total;     /* step_end calls that took a report. */
+  uint64_t reports_acked;     /* Safe in the daemon. */
+  uint64_t dropped_hot;       /* Lost because the sender was behind. */
+  uint64_t dropped_unacked;   /* Lost because the daemon was away too long. */
+  uint64_t invalid_total;     /* Values refused because an argument was wrong. */
+  uint64_t reconnects_total;
+  uint64_t orders_received, orders_applied, orders_refused;
+  uint64_t boundary;          /* Boundaries passed. */
+  uint32_t epoch;
+  uint64_t ledger_version;
+  char last_error[GYRO_REASON_BYTES];  /* The newest trouble in words, or "". */
+} gyro_client_stats;
+
+/* Fills `options` with defaults (zeros, struct sizes, logit scaled and masked). */
+GYRO_API gyro_status gyro_options_init(gyro_options *options);
+
+/* Opens a client and starts its sender thread, which connects in the background. Returns at once, whatever state the
+ * daemon is in. `*client` is always set, to an inert client if need be (GYRO_INACTIVE, GYRO_UNAVAILABLE, GYRO_INVALID),
+ * so that the loop needs no second path; it is NULL only with GYRO_NO_MEMORY. GYROSTAT_DISABLE=1 makes it inactive. */
+GYRO_API gyro_status gyro_open(const gyro_options *options, gyro_client **client);
+
+/* Sends what waits, for at most `flush_ms` (250 is a good budget; 0: none), says good-bye and frees the client. */
+GYRO_API gyro_status gyro_close(gyro_client *client, uint32_t flush_ms);
+
+/* Begins the report of `step`. An unfinished report is thrown away. GYRO_DROPPED: the ring is full; the record calls and
+ * step_end of this step then answer the same and cost nothing. */
+GYRO_API gyro_status gyro_step_begin(gyro_client *client, int64_t step);
+
+/* Records a scalar: a signal name of the project's vocabulary ("loss", "grad_norm", ...) or any other valid name, then a
+ * user scalar (at most 64 a report). The last value of a name in a step wins. NaN and infinities are data. */
+GYRO_API gyro_status gyro_record_scalar(gyro_client *client, const char *signal, double value);
+
+/* Records an array signal of `count` values ("hidden_ms", "layer_grad_norm", ...). GYRO_INVALID: unknown name or a length
+ * that does not fit the model. Copies. */
+GYRO_API gyro_status gyro_record_array(gyro_client *client, const char *signal, const float *values, size_t count);
+
+/* Records the attention maxima [layers x heads] with their kind. Copies. */
+GYRO_API gyro_status gyro_record_attn_logit_max(gyro_client *client, const float *values, size_t count,
+                                                gyro_logit_kind kind);
+
+/* Records the maxima of one layer [heads], taking the maximum with what this step already holds (micro-batches). */
+GYRO_API gyro_status gyro_record_layer_attn_logit_max(gyro_client *client, uint32_t layer, const float *values,
+                                                      size_t count, gyro_logit_kind kind);
+
+/* Hands the report over. This is boundary b: right after the optimizer step, before the next forward. Computes the spike
+ * scores of loss and grad_norm. */
+GYRO_API gyro_status gyro_step_end(gyro_client *client);
+
+/* The next order to apply at this boundary, or GYRO_NONE. Call after step_end, until GYRO_NONE. Orders that may not be
+ * applied (foreign, expired, outside bounds, not allowed) never show here: they are refused and acked by the library.
+ * Each polled order must be acked before the next poll. */
+GYRO_API gyro_status gyro_poll(gyro_client *client, gyro_order *order);
+
+/* Says what became of the polled order. GYRO_APPLIED moves the ledger. `reason` may be NULL; it is copied, cut to
+ * GYRO_REASON_BYTES - 1. */
+GYRO_API gyro_status gyro_ack(gyro_client *client, const uint8_t *id, gyro_outcome outcome, const char *reason);
+
+/* The weights got another history (in-process rollback or load): a new epoch, a ledger at zero, open orders void. */
+GYRO_API gyro_status gyro_reset(gyro_client *client);
+
+/* State for the trainer's checkpoint (ledger, version, outcomes). `*data` belongs to the client until the next call of
+ * gyro_state_save or gyro_close. Works on an inactive client too. */
+GYRO_API gyro_status gyro_state_save(gyro_client *client, const uint8_t **data, size_t *size);
+/* Restores it, in a new epoch. GYRO_INVALID: not a state of ours; nothing changes. */
+GYRO_API gyro_status gyro_state_load(gyro_client *client, const uint8_t *data, size_t size);
+
+/* Any thread. */
+GYRO_API gyro_status gyro_stats(const gyro_client *client, gyro_client_stats *stats);
+/* A constant sentence for a status. Never NULL. */
+GYRO_API const char *gyro_strerror(gyro_status status);
+GYRO_API const char *gyro_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif  /* GYROSTAT_GYROSTAT_H_ */

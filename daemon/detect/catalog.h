@@ -1,0 +1,32 @@
+// Name → detector: the list of what there is, in the order in which they run.
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "detect/attn_logit.h"
+#include "detect/detector.h"
+#include "detect/nonfinite.h"
+#include "detect/silence.h"
+#include "detect/spike.h"
+#include "detect/spike_score_level.h"
+
+namespace gyrostat::detect {
+
+struct DetectOptions {
+  NonfiniteOptions nonfinite;
+  SpikeOptions loss_spike = LossSpikeDefaults();
+  SpikeOptions grad_spike = GradSpikeDefaults();
+  SpikeScoreLevelOptions spike_score;
+  AttnLogitOptions attn_logit;  // tau is set from policy.qk_clip.tau by config/.
+  SilenceOptions silence;       // Used by engine/, which has the clock.
+};
+
+// All detectors of one run that read reports, fresh. silence is not among them.
+std::vector<std::unique_ptr<Detector>> MakeDetectors(const DetectOptions& options, const model::ModelSpec& spec);
+
+// Names of every detector, silence included; for metrics that are created at 0.
+std::vector<std::string_view> DetectorNames();
+
+}  // namespace gyrostat::detect

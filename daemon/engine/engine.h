@@ -1,0 +1,70 @@
+// Shards of runs, one thread each: rpc/ posts events, the shard applies them, the journal keeps them, the outbox tells.
+//
+// Path of one report: rpc thread → Post → shard queue → Run::Apply → Journal::Append → (durable) → Outbox.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "engine/event.h"
+#include "engine/ports.h"
+#include "engine/probe.h"
+#include "engine/run.h"
+#include "engine/views.h"
+
+namespace gyrostat::engine {
+
+struct EngineOptions {
+  uint32_t shards = 2;                     // Threads. [1, 64].
+  uint32_t queue_capacity_events = 4096;   // Per shard; full: the report is refused and the client sends it again. [16, 1e6].
+  uint32_t runs_max = 1024;                // More are refused with RESOURCE_EXHAUSTED. [1, 100000].
+  uint32_t snapshot_every_reports = 64;    // [1, 10000].
+  base::Milliseconds tick{500};            // How often silence is looked at.
+  RunOptions run;
+};
+
+// Thread-safe.
+class Engine {
+ public:
+  // All pointers outlive the engine.
+  Engine(EngineOptions options, Journal* journal, Outbox* outbox, const base::Clock* clock);
+  ~Engine();  // Stops.
+
+  // Brings stored runs back: snapshot, then the events since, with their effects discarded (they are journalled).
+  // Before Start.
+  absl::Status Restore(History* history);
+  void Start();
+  // Applies what is queued, then ends the threads. Idempotent.
+  void Stop();
+
+  // Queues an event. `done` (may be null) is called exactly once: with the outcome of Apply once its effects are durable,
+  // with UNAVAILABLE if the journal failed, or with RESOURCE_EXHAUSTED at once when the queue or the number of runs is
+  // full. It may be called on any thread and must not block. ModeEvent, ApproveEvent, RejectEvent on an unknown run
+  // answer NOT_FOUND; a HelloEvent makes the run.
+  using Done = std::function<void(const absl::Status&)>;
+  void Post(const std::string& run, EventBody body, Done done);
+
+  // Copies of the newest state, by name. NOT_FOUND names the run.
+  std::vector<std::shared_ptr<const RunState>> Runs() const;
+  absl::StatusOr<std::shared_ptr<const RunState>> FindRun(const std::string& run) const;
+  // The run that owns an intent id ("<run>/<number>").
+  static std::string RunOfIntent(const std::string& intent_id);
+
+  // Config reload: thresholds for all runs, default mode for new ones.
+  void SetRunOptions(const RunOptions& options);
+  RunOptions run_options() const;
+
+  Probe& probe();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace gyrostat::engine

@@ -1,0 +1,66 @@
+// QK-Clip (Kimi K2, arXiv 2507.20534 §2.1 and App. D): the arithmetic of targets, factors and bounds, for MHA and GQA/MQA.
+// Source of every rule here: protocol.md §1 and methods.md §2.
+//
+// Pure; thread-safe; no allocation but in the vectors it is given.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/intervention.h"
+#include "model/model_spec.h"
+#include "model/report.h"
+#include "remedy/clip_ledger.h"
+
+namespace gyrostat::remedy {
+
+// gamma = tau / max(S, tau): in (0, 1], 1 where S is not above tau. Nothing where S is not finite: never clip then.
+std::optional<double> Gamma(double max_logit, double tau);
+
+// Λ* = λ@t + min(ln(S/tau), ln 10) (protocol.md §1.4); nothing unless S is finite and above tau > 0.
+std::optional<Ticks> ClipTarget(double max_logit, double tau, Ticks lambda_at_forward);
+
+// The S above which a head is clipped: tau, or a little more where the weights have no fp32 master, since a factor nearer
+// to 1 than 0.99 (bf16; fp16 0.998) is lost in rounding (protocol.md §1.7).
+double ClipThreshold(double tau, model::ClipVariant variant, bool master_fp32);
+
+// The variant and split for an attention kind: mha takes kMha, ½; gqa and mqa take `wanted` (kGroupMin ½ or kQOnly 1).
+struct ClipShape {
+  model::ClipVariant variant = model::ClipVariant::kMha;
+  double split = 0.5;
+  uint32_t layers = 0, heads = 0, kv_heads = 0;
+};
+// Nothing where projection weights cannot be clipped (MLA, QK-norm, unknown shape); `*why` then says so.
+std::optional<ClipShape> ShapeFor(const model::ModelSpec& spec, model::ClipVariant wanted, std::string* why);
+
+// One factor for the rows of one head of a projection.
+struct HeadFactor {
+  uint32_t layer = 0, head = 0;  // For K factors, `head` counts key heads.
+  float factor = 1;              // (0, 1].
+};
+
+// What applying entries does at this boundary, given the ledger as it is now.
+struct ClipPlan {
+  std::vector<HeadFactor> q, k;   // Only factors below 1, in order of layer and head.
+  model::LedgerDelta charged;     // Ticks to add: every head whose logits shrink, group mates too.
+};
+
+// delta = max(0, target - lambda) per entry; group_min takes the group's largest delta for all its heads. `*plan` is
+// overwritten. Entries out of range are ignored (Validate refuses them before).
+void PlanClip(const ClipShape& shape, const std::vector<model::ClipEntry>& entries, const ClipLedger& ledger,
+              ClipPlan* plan);
+
+// The client's own check (protocol.md §8), against what it measured itself. Empty: the order may be applied. Otherwise
+// the refusal: it names what was seen and what was wanted. `measured_max` are the maxima reported for the order's basis
+// (layer-major, empty: basis unknown), `basis_version` the ledger version of that forward.
+struct ClipCheck {
+  double tau_min = 0;
+  model::LogitKind kind = model::LogitKind::kUnknown;
+  uint64_t basis_version = 0;
+};
+std::string Validate(const model::Order& order, const ClipShape& shape, const ClipLedger& ledger,
+                     const std::vector<float>& measured_max, const ClipCheck& check);
+
+}  // namespace gyrostat::remedy
