@@ -37,16 +37,17 @@ class Engine {
   ~Engine();  // Stops.
 
   // Brings stored runs back: snapshot, then the events since, with their effects discarded (they are journalled).
-  // Before Start.
+  // Before Start. A run whose state cannot be read is logged and left alone in the store: its next hello makes it anew.
   absl::Status Restore(History* history);
   void Start();
-  // Applies what is queued, then ends the threads. Idempotent.
+  // Applies what is queued, waits until the journal has settled all of it, then ends the threads. Idempotent.
   void Stop();
 
   // Queues an event. `done` (may be null) is called exactly once: with the outcome of Apply once its effects are durable,
-  // with UNAVAILABLE if the journal failed, or with RESOURCE_EXHAUSTED at once when the queue or the number of runs is
-  // full. It may be called on any thread and must not block. ModeEvent, ApproveEvent, RejectEvent on an unknown run
-  // answer NOT_FOUND; a HelloEvent makes the run.
+  // with UNAVAILABLE if the journal failed or the engine has stopped, or with RESOURCE_EXHAUSTED at once when the queue or
+  // the number of runs is full. It may be called on any thread and must not block. By then the effects have been handed to
+  // the outbox, in the order: acknowledgement (of a hello too: what the attempt need not send again), orders. A HelloEvent
+  // makes the run; every other event on an unknown run answers NOT_FOUND.
   using Done = std::function<void(const absl::Status&)>;
   void Post(const std::string& run, EventBody body, Done done);
 

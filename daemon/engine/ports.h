@@ -1,4 +1,5 @@
-// What the engine needs from the world. store/ implements Journal and History, rpc/ implements Outbox; main.cc plugs them in.
+// What the engine needs from the world. store/ implements Journal and History, rpc/ implements Outbox; main.cc plugs them
+// in.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +16,20 @@
 
 namespace gyrostat::engine {
 
+// Who did what to a run: one row of the audit.
+struct AuditNote {
+  std::string action;   // mode, approve or reject.
+  std::string subject;  // The intent's id, or the new mode.
+  std::string author, reason;
+};
+
 // Everything one event of one run caused: written in one transaction or not at all.
 struct JournalEntry {
   std::string run;
+  uint64_t run_number = 0;            // Within the data directory, from 1. A new run's first entry has a snapshot.
   model::AttemptId attempt;
-  std::string event;                  // Encoded Event; kept until a snapshot replaces it.
-  std::optional<model::Report> report;  // For the history (64-step chunks), if the event was one.
+  std::string event;                  // Encoded Event, reports included. Empty: nothing to keep, the entry is there for
+                                      // its snapshot or for its turn in the order of `done`.
   Stamp at;
   std::vector<model::Finding> findings;
   std::vector<model::Decision> decisions;
@@ -28,14 +37,20 @@ struct JournalEntry {
   std::vector<model::Order> orders;   // Written as sent.
   std::optional<model::Ack> ack;
   std::optional<model::Hello> hello;  // Makes or updates the attempt's row.
-  std::optional<std::string> snapshot;  // Run::Save() after this event: earlier events of the run are forgotten.
+  std::optional<std::string> snapshot;  // Run::Save() after this event: a restart replays only what comes later.
   model::Mode mode = model::Mode::kObserve;
-  std::string ended_reason;           // Non-empty: the attempt ended.
-  // Called once, on the journal's thread, when the entry is durable (true) or could not be written (false).
+  model::AttemptId ended_attempt;     // Meaningful where ended_reason is not empty.
+  std::string ended_reason;           // Non-empty: that attempt ended.
+  std::optional<AuditNote> audit;
+  // Called once, on the journal's thread, when the entry is durable (true) or could not be written (false). Entries of a
+  // run are settled in the order in which they were appended. Must not block.
   std::function<void(bool durable)> done;
 };
 
 // Thread-safe; never blocks for longer than its queue needs to drain.
+//
+// After a false, all further entries of that run fail until one with a snapshot can be written: a replay must never meet
+// a hole. Their findings, decisions and interventions are written with that one, as far as they can be kept until then.
 class Journal {
  public:
   virtual ~Journal() = default;
@@ -45,7 +60,8 @@ class Journal {
 // What a restart reads.
 struct StoredRun {
   std::string run;
-  std::string snapshot;             // Empty: none.
+  uint64_t number = 0;
+  std::string snapshot;
   std::vector<std::string> events;  // Encoded, in order, since the snapshot.
 };
 
@@ -53,6 +69,7 @@ struct SeriesPoint {
   model::Step step = 0;
   double value = 0;
 };
+// One value a step. Of an array signal, the largest among the layers and heads that the query leaves open.
 struct SeriesQuery {
   std::string run;
   model::Signal signal = model::Signal::kNone;  // kNone: a user scalar called `user_name`.
@@ -65,7 +82,8 @@ struct SeriesQuery {
 class History {
  public:
   virtual ~History() = default;
-  virtual absl::StatusOr<std::vector<StoredRun>> LoadRuns() = 0;
+  // Hands over each stored run once, by number. Stops at the first error `take` returns, and returns it.
+  virtual absl::Status ForEachRun(const std::function<absl::Status(StoredRun)>& take) = 0;
   struct FindingRow {
     model::Finding finding;
     model::AttemptId attempt;
@@ -76,12 +94,13 @@ class History {
     model::AttemptId attempt;
   };
   virtual absl::StatusOr<std::vector<InterventionRow>> Interventions(const std::string& run) = 0;
+  // In order of steps; a step that was reported more than once (rollback, restart) shows its newest value. Steps without
+  // the value are left out. INVALID_ARGUMENT says what is wrong with layer or head.
   virtual absl::StatusOr<std::vector<SeriesPoint>> Series(const SeriesQuery& query) = 0;
-  virtual uint64_t NextFindingId() = 0;  // One past the largest stored.
 };
 
-// The way to a job's leader. Thread-safe, never blocks; what cannot be delivered is dropped: the hello of the next stream
-// settles it.
+// The way to a job's leader. Thread-safe, never blocks; what cannot be delivered is dropped: the hello of the next
+// stream settles it.
 class Outbox {
  public:
   virtual ~Outbox() = default;

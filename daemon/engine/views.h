@@ -36,8 +36,9 @@ struct RunState {
   model::Report last;  // The newest report, whole: arrays for the page, /metrics and show.
   std::vector<HeadMax> worst_heads;  // At most 8, largest first.
   uint32_t heads_over_tau = 0;
-  std::vector<uint64_t> attn_logit_histogram;  // Observations per bucket of kAttnLogitBuckets, cumulative over the run.
-  double attn_logit_sum = 0;
+  std::vector<uint64_t> attn_logit_histogram;  // Observations of the whole run in each bucket of kAttnLogitBuckets (not
+                                               // summed over buckets), +Inf last. NaN is not observed.
+  double attn_logit_sum = 0;                   // Of the finite observations.
   double qk_clip_scale_min = 1;  // Smallest exp(-lambda) among heads.
   std::vector<model::Finding> open_findings;
   std::vector<model::Intervention> open_interventions;
