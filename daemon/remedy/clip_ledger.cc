@@ -83,8 +83,7 @@ ClipLedger::ClipLedger(uint32_t layers, uint32_t heads)
 std::optional<Ticks> ClipLedger::At(uint64_t version, uint32_t layer, uint32_t head) const {
   if (!Knows(version)) return std::nullopt;
   Ticks lambda = At(layer, head);
-  for (size_t i = version_ - version; i > 0; --i)
-    lambda -= TicksOf(history_[history_.size() - i].delta, {layer, head});
+  for (size_t i = version_ - version; i > 0; --i) lambda -= TicksOf(history_[history_.size() - i].delta, {layer, head});
   return lambda;
 }
 
@@ -99,7 +98,8 @@ bool ClipLedger::ReadAt(uint64_t version, std::vector<Ticks>* lambda) const {
 }
 
 bool ClipLedger::Fits(const model::LedgerDelta& delta) const {
-  if (delta.head.size() != delta.size() || delta.ticks.size() != delta.size() || delta.size() > lambda_.size()) return false;
+  if (delta.head.size() != delta.size() || delta.ticks.size() != delta.size() || delta.size() > lambda_.size())
+    return false;
   for (size_t i = 0; i < delta.size(); ++i)
     if (delta.layer[i] >= layers_ || delta.head[i] >= heads_ || delta.ticks[i] < 0 || delta.ticks[i] > kLambdaMax)
       return false;
@@ -157,7 +157,8 @@ void ClipLedger::Reset() {
 }
 
 bool ClipLedger::IsSound() const {
-  if (lambda_.size() != size_t{layers_} * heads_ || history_.size() > kHistory || history_.size() > version_) return false;
+  if (lambda_.size() != size_t{layers_} * heads_ || history_.size() > kHistory || history_.size() > version_)
+    return false;
   uint64_t version = version_ - history_.size();
   for (const Change& change : history_)
     if (change.version != ++version || !Fits(change.delta) || !InOrder(change.delta)) return false;

@@ -2,8 +2,9 @@
 //
 // Lambda only rises. A target is absolute: applying it twice, late, or after another adds what is missing and no more.
 // The ledger remembers its last kHistory versions, so that a report can be read under the ledger of its own forward.
-// Used by the client (the truth), by policy/ (the mirror) and by tests. Not thread-safe. At and Apply do not allocate once
-// constructed, except Apply when a version changes more heads than any before (64 are foreseen) or names them out of order.
+// Used by the client (the truth), by policy/ (the mirror) and by tests. Not thread-safe. At and Apply do not allocate
+// once constructed, except Apply when a version changes more heads than any before (64 are foreseen) or names them out
+// of order.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +41,8 @@ class ClipLedger {
   bool ReadAt(uint64_t version, std::vector<Ticks>* lambda) const;
 
   // Adds `delta` (ticks >= 0, heads in range) and, if any of it is above 0, makes a new version. False, and nothing
-  // changed, when an entry is negative, out of range or beyond kLambdaMax, or the vectors differ in length or are longer
-  // than the model has heads.
+  // changed, when an entry is negative, out of range or beyond kLambdaMax, or the vectors differ in length or are
+  // longer than the model has heads.
   bool Apply(const model::LedgerDelta& delta);
 
   // Readings of all heads above 0, in order of layer and head.
@@ -66,7 +67,9 @@ class ClipLedger {
     uint64_t version = 0;      // The version that this change made.
     model::LedgerDelta delta;  // In order of layer and head, each once, all above 0.
     template <class Archive>
-    void Fields(Archive& a) { a(version, delta); }
+    void Fields(Archive& a) {
+      a(version, delta);
+    }
   };
   size_t Index(uint32_t layer, uint32_t head) const { return size_t{layer} * heads_ + head; }
   bool Fits(const model::LedgerDelta& delta) const;

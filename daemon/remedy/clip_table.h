@@ -1,5 +1,5 @@
-// QK-Clip on paper: what `gyrostatctl qk-clip` shows for one layer's maxima. The textbook formula in doubles, without the
-// ledger and without the bound of ln 10 on a single order; what is really applied comes from qk_clip.h.
+// QK-Clip on paper: what `gyrostatctl qk-clip` shows for one layer's maxima. The textbook formula in doubles, without
+// the ledger and without the bound of ln 10 on a single order; what is really applied comes from qk_clip.h.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ struct ClipRow {
   double k = 1;                 // ... and for its key head's rows of W_k. (0, 1].
 };
 
-// One row per entry of `max_logits`, the query heads of one layer. `kv_heads` 0: as many. kMha needs kv_heads equal to the
-// heads, kGroupMin and kQOnly a divisor. Nothing, and a sentence in `*why`, on arguments that cannot be.
+// One row per entry of `max_logits`, the query heads of one layer. `kv_heads` 0: as many. kMha needs kv_heads equal to
+// the heads, kGroupMin and kQOnly a divisor. Nothing, and a sentence in `*why`, on arguments that cannot be.
 std::optional<std::vector<ClipRow>> ClipTable(const std::vector<double>& max_logits, double tau, uint32_t kv_heads,
                                               model::ClipVariant variant, std::string* why);
 

@@ -49,7 +49,8 @@ std::string CheckTerms(const model::Order& order, const ClipShape& shape, double
   const bool stops = order.where == model::ClipWhere::kLocal && order.tau == 0;
   if (!stops && !(std::isfinite(order.tau) && order.tau > 0))
     return "tau is " + Text(order.tau) + ", wanted a finite number above 0";
-  if (!stops && order.tau < tau_min) return "tau is " + Text(order.tau) + ", below this job's tau_min of " + Text(tau_min);
+  if (!stops && order.tau < tau_min)
+    return "tau is " + Text(order.tau) + ", below this job's tau_min of " + Text(tau_min);
   if (order.variant != shape.variant)
     return std::string("variant is ") + model::Token(order.variant) + ", wanted " + model::Token(shape.variant) +
            " for this attention";
@@ -61,7 +62,8 @@ std::string CheckTerms(const model::Order& order, const ClipShape& shape, double
 std::string CheckEntry(const model::ClipEntry& entry, float measured, Ticks lambda, double tau) {
   const std::string name = HeadName(entry.layer, entry.head);
   if (std::bit_cast<uint32_t>(entry.reported_max) != std::bit_cast<uint32_t>(measured))
-    return name + ": the order says a maximum of " + Text(entry.reported_max) + ", wanted the measured " + Text(measured);
+    return name + ": the order says a maximum of " + Text(entry.reported_max) + ", wanted the measured " +
+           Text(measured);
   const std::optional<Ticks> target = ClipTarget(measured, tau, lambda);
   if (!target) return name + ": the maximum is " + Text(measured) + ", wanted a finite number above tau " + Text(tau);
   if (entry.target_ticks < lambda || entry.target_ticks - lambda > kClipTicksMax)
@@ -90,8 +92,8 @@ std::optional<Ticks> ClipTarget(double max_logit, double tau, Ticks lambda_at_fo
 
 double ClipThreshold(double tau, ClipVariant variant, bool master_fp32) {
   if (master_fp32) return tau;
-  // 0.99 is 1 / 1.01: once where W_q takes all, twice where W_q and W_k share. (fp16 would bear 0.998, but the compute type
-  // that a job declares is not always the type of its weights.)
+  // 0.99 is 1 / 1.01: once where W_q takes all, twice where W_q and W_k share. (fp16 would bear 0.998, but the compute
+  // type that a job declares is not always the type of its weights.)
   return tau * (variant == ClipVariant::kQOnly ? 1.01 : 1.02);
 }
 
@@ -122,7 +124,8 @@ std::optional<ClipShape> ShapeFor(const model::ModelSpec& spec, ClipVariant want
         return refuse(std::string("attention is ") + model::Token(spec.attention) + " with " +
                       std::to_string(spec.kv_heads) + " key heads, wanted " +
                       (spec.attention == Attention::kMqa ? "1" : "a divisor of " + std::to_string(shape.heads)));
-      if (wanted == ClipVariant::kMha) return refuse("variant mha cannot clip grouped keys, wanted group_min or q_only");
+      if (wanted == ClipVariant::kMha)
+        return refuse("variant mha cannot clip grouped keys, wanted group_min or q_only");
       shape.variant = wanted;
       shape.split = wanted == ClipVariant::kQOnly ? 1.0 : 0.5;
       return shape;
@@ -188,7 +191,8 @@ std::string Validate(const model::Order& order, const ClipShape& shape, const Cl
   if (ledger.layers() != shape.layers || ledger.heads() != shape.heads)
     return "the ledger has " + std::to_string(ledger.layers()) + " x " + std::to_string(ledger.heads()) +
            " heads, wanted " + std::to_string(shape.layers) + " x " + std::to_string(shape.heads);
-  if (measured_max.empty()) return "the maxima of boundary " + std::to_string(order.basis) + " are not known here any more";
+  if (measured_max.empty())
+    return "the maxima of boundary " + std::to_string(order.basis) + " are not known here any more";
   if (measured_max.size() != size_t{shape.layers} * shape.heads)
     return "the basis has " + std::to_string(measured_max.size()) + " maxima, wanted " +
            std::to_string(size_t{shape.layers} * shape.heads);

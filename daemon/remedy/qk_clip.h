@@ -1,5 +1,5 @@
-// QK-Clip (Kimi K2, arXiv 2507.20534 §2.1 and App. D): the arithmetic of targets, factors and bounds, for MHA and GQA/MQA.
-// Source of every rule here: protocol.md §1 and methods.md §2.
+// QK-Clip (Kimi K2, arXiv 2507.20534 §2.1 and App. D): the arithmetic of targets, factors and bounds, for MHA and
+// GQA/MQA. Source of every rule here: protocol.md §1 and methods.md §2.
 //
 // Pure; thread-safe; no allocation but in the vectors and strings it is given or returns.
 #pragma once
@@ -16,15 +16,15 @@
 
 namespace gyrostat::remedy {
 
-// gamma = tau / max(S, tau): in (0, 1], 1 where S is not above tau. Nothing where S is not finite: never clip then. Nothing
-// either unless tau is finite and above 0.
+// gamma = tau / max(S, tau): in (0, 1], 1 where S is not above tau. Nothing where S is not finite: never clip then.
+// Nothing either unless tau is finite and above 0.
 std::optional<double> Gamma(double max_logit, double tau);
 
 // Λ* = λ@t + min(ln(S/tau), ln 10) (protocol.md §1.4); nothing unless S is finite and above tau > 0.
 std::optional<Ticks> ClipTarget(double max_logit, double tau, Ticks lambda_at_forward);
 
-// The S above which a head is clipped: tau, or a little more where the weights have no fp32 master, since a factor nearer
-// to 1 than 0.99 is lost in the rounding of bf16 (protocol.md §1.7).
+// The S above which a head is clipped: tau, or a little more where the weights have no fp32 master, since a factor
+// nearer to 1 than 0.99 is lost in the rounding of bf16 (protocol.md §1.7).
 double ClipThreshold(double tau, model::ClipVariant variant, bool master_fp32);
 
 // The variant and split for an attention kind: mha takes kMha, ½; gqa and mqa take `wanted` (kGroupMin ½ or kQOnly 1).
@@ -33,12 +33,12 @@ struct ClipShape {
   double split = 0.5;
   uint32_t layers = 0, heads = 0, kv_heads = 0;
 };
-// Nothing where projection weights cannot be clipped (MLA, QK-norm) or the model does not say enough to know; `*why` then
-// says so.
+// Nothing where projection weights cannot be clipped (MLA, QK-norm) or the model does not say enough to know; `*why`
+// then says so.
 std::optional<ClipShape> ShapeFor(const model::ModelSpec& spec, model::ClipVariant wanted, std::string* why);
 
-// Whether maxima made like this may be clipped from: exact or lse_upper, of what the softmax really sees (scaled, masked,
-// and before the cap where there is one). Empty, or the sentence that says why not.
+// Whether maxima made like this may be clipped from: exact or lse_upper, of what the softmax really sees (scaled,
+// masked, and before the cap where there is one). Empty, or the sentence that says why not.
 std::string CheckMaxima(const model::AttnLogitInfo& info, bool soft_capped);
 
 // One factor for the rows of one head of a projection.
@@ -49,20 +49,21 @@ struct HeadFactor {
 
 // What applying entries does at this boundary, given the ledger as it is now.
 struct ClipPlan {
-  std::vector<HeadFactor> q, k;   // Only factors below 1, in order of layer and head.
-  model::LedgerDelta charged;     // Ticks to add: every head whose logits shrink, group mates too. Same order.
+  std::vector<HeadFactor> q, k;  // Only factors below 1, in order of layer and head.
+  model::LedgerDelta charged;    // Ticks to add: every head whose logits shrink, group mates too. Same order.
 };
 
-// delta = max(0, target - lambda) per entry; group_min takes the group's largest delta for all its heads. The split is cut
-// in whole ticks, so that the two factors of a head multiply to exp(-delta). `*plan` is overwritten. Entries out of range
-// are ignored (Validate refuses them before).
+// delta = max(0, target - lambda) per entry; group_min takes the group's largest delta for all its heads. The split is
+// cut in whole ticks, so that the two factors of a head multiply to exp(-delta). `*plan` is overwritten. Entries out of
+// range are ignored (Validate refuses them before).
 void PlanClip(const ClipShape& shape, const std::vector<model::ClipEntry>& entries, const ClipLedger& ledger,
               ClipPlan* plan);
 
 // The client's own check (protocol.md §8), against what it measured itself. Empty: the order may be applied. Otherwise
 // the refusal: it names what was seen and what was wanted. `measured_max` are the maxima reported for the order's basis
-// (layer-major, empty: basis unknown), `basis_version` the ledger version of that forward. Identity and expiry of the order
-// are the caller's to check. Of a local order, which has neither basis nor entries, only tau, variant and split are judged.
+// (layer-major, empty: basis unknown), `basis_version` the ledger version of that forward. Identity and expiry of the
+// order are the caller's to check. Of a local order, which has neither basis nor entries, only tau, variant and split
+// are judged.
 struct ClipCheck {
   double tau_min = 0;
   model::LogitKind kind = model::LogitKind::kUnknown;

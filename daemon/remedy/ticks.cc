@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <bit>
 
-// Both functions work on integers alone: there is nothing that a compiler could contract, a rounding mode could bend or a
-// flush-to-zero flag (which training processes do set) could cut off.
+// Both functions work on integers alone: there is nothing that a compiler could contract, a rounding mode could bend or
+// a flush-to-zero flag (which training processes do set) could cut off.
 
 namespace gyrostat::remedy {
 namespace {
@@ -60,7 +60,8 @@ Ticks LnTicks(double x) {
   }
   const int64_t log2 = exponent * (int64_t{1} << kLogDigits) + static_cast<int64_t>(digits);
   constexpr int kDown = kLogDigits + 64 - 20;
-  return static_cast<Ticks>((static_cast<SignedWide>(log2) * kLn2 + (static_cast<SignedWide>(1) << (kDown - 1))) >> kDown);
+  return static_cast<Ticks>((static_cast<SignedWide>(log2) * kLn2 + (static_cast<SignedWide>(1) << (kDown - 1))) >>
+                            kDown);
 }
 
 double ExpMinus(Ticks ticks) {
@@ -73,7 +74,8 @@ double ExpMinus(Ticks ticks) {
   // exp(-r) = 1 - r/1 (1 - r/2 (1 - r/3 (...))), times 2^63.
   constexpr uint64_t kOne = uint64_t{1} << 63;
   uint64_t value = kOne;
-  for (uint64_t n = kExpTerms; n >= 1; --n) value = kOne - static_cast<uint64_t>(static_cast<Wide>(rest) * value >> 64) / n;
+  for (uint64_t n = kExpTerms; n >= 1; --n)
+    value = kOne - static_cast<uint64_t>(static_cast<Wide>(rest) * value >> 64) / n;
   return Assemble(value, -octaves);
 }
 

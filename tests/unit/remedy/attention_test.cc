@@ -1,5 +1,5 @@
-// Invariant A of methods.md §2.6, on real projections: with the weights unchanged between measuring and clipping, the same
-// batch gives tau for flagged heads and what the variant promises for the others.
+// Invariant A of methods.md §2.6, on real projections: with the weights unchanged between measuring and clipping, the
+// same batch gives tau for flagged heads and what the variant promises for the others.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -84,7 +84,8 @@ int ExpectInvariantA(const ClipShape& shape, Weights weights, uint64_t seed, dou
 
   std::vector<model::ClipEntry> entries;
   for (uint32_t h = 0; h < shape.heads; ++h)
-    if (const auto target = ClipTarget(before[h], tau, 0)) entries.push_back({0, h, static_cast<float>(before[h]), *target});
+    if (const auto target = ClipTarget(before[h], tau, 0))
+      entries.push_back({0, h, static_cast<float>(before[h]), *target});
   ClipPlan plan;
   PlanClip(shape, entries, ClipLedger(1, shape.heads), &plan);
   layer.q.Scale(plan.q);
@@ -106,8 +107,10 @@ int ExpectInvariantA(const ClipShape& shape, Weights weights, uint64_t seed, dou
 }
 
 TEST(InvariantA, HoldsForEveryVariantWithBias) {
-  const ClipShape shapes[] = {{ClipVariant::kMha, 0.5, 1, 8, 8},      {ClipVariant::kGroupMin, 0.5, 1, 8, 2},
-                              {ClipVariant::kGroupMin, 0.5, 1, 8, 1}, {ClipVariant::kQOnly, 1, 1, 8, 2},
+  const ClipShape shapes[] = {{ClipVariant::kMha, 0.5, 1, 8, 8},
+                              {ClipVariant::kGroupMin, 0.5, 1, 8, 2},
+                              {ClipVariant::kGroupMin, 0.5, 1, 8, 1},
+                              {ClipVariant::kQOnly, 1, 1, 8, 2},
                               {ClipVariant::kQOnly, 1, 1, 8, 1}};
   for (const ClipShape& shape : shapes)
     for (uint64_t seed = 1; seed <= 5; ++seed) {

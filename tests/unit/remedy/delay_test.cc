@@ -1,5 +1,5 @@
-// The clip loop under delay, the table of protocol.md §1.8: one head whose logits grow by g nats a step, measured with log
-// noise, clipped by orders that arrive late. Why a clip is an absolute target on a ledger and not a multiplication.
+// The clip loop under delay, the table of protocol.md §1.8: one head whose logits grow by g nats a step, measured with
+// log noise, clipped by orders that arrive late. Why a clip is an absolute target on a ledger and not a multiplication.
 #include <gtest/gtest.h>
 
 #include <algorithm>

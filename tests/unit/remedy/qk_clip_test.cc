@@ -48,7 +48,8 @@ TEST(ClipTarget, AsksForAFactorOfTenAtMost) {
 }
 
 TEST(ClipTarget, NeedsAFiniteMaximumAboveAPositiveTau) {
-  for (const double bad : {kNan, kInfinity, -kInfinity, -40.0, 0.0, 29.0}) EXPECT_EQ(ClipTarget(bad, 30, 0), std::nullopt);
+  for (const double bad : {kNan, kInfinity, -kInfinity, -40.0, 0.0, 29.0})
+    EXPECT_EQ(ClipTarget(bad, 30, 0), std::nullopt);
   for (const double bad : {kNan, 0.0, -1.0}) EXPECT_EQ(ClipTarget(60, bad, 0), std::nullopt);
 }
 
@@ -122,7 +123,8 @@ TEST(PlanClip, TouchesNoHealthyHeadWithQueryOnly) {
 
 TEST(PlanClip, KeepsTheOrderOfLayersAndHeadsWhateverTheOrderOfEntries) {
   ClipPlan plan;
-  PlanClip(Mha(2, 2), {{1, 1, 0, 10}, {0, 0, 0, 20}, {1, 0, 0, 30}, {0, 0, 0, 5}, {9, 9, 0, 99}}, ClipLedger(2, 2), &plan);
+  PlanClip(Mha(2, 2), {{1, 1, 0, 10}, {0, 0, 0, 20}, {1, 0, 0, 30}, {0, 0, 0, 5}, {9, 9, 0, 99}}, ClipLedger(2, 2),
+           &plan);
   EXPECT_EQ(plan.charged, (model::LedgerDelta{{0, 1, 1}, {0, 0, 1}, {20, 30, 10}}));
 }
 
@@ -141,8 +143,10 @@ TEST(PlanClip, NeverLeavesTheUnitIntervalWhateverItIsTold) {
   testing::Lcg random(3);
   const double strange[] = {kNan, kInfinity, -kInfinity, -1e30, -1, 0, 1e-30, 29.999, 30.001, 45, 1e9, 3e38};
   for (int i = 0; i < 2000; ++i) {
-    const ClipVariant variant = std::array{ClipVariant::kMha, ClipVariant::kGroupMin, ClipVariant::kQOnly}[random.Below(3)];
-    const ClipShape shape{variant, variant == ClipVariant::kQOnly ? 1 : 0.5, 1, 4, variant == ClipVariant::kMha ? 4u : 2u};
+    const ClipVariant variant =
+        std::array{ClipVariant::kMha, ClipVariant::kGroupMin, ClipVariant::kQOnly}[random.Below(3)];
+    const ClipShape shape{variant, variant == ClipVariant::kQOnly ? 1 : 0.5, 1, 4,
+                          variant == ClipVariant::kMha ? 4u : 2u};
     ClipLedger ledger(1, 4);
     ASSERT_TRUE(ledger.Apply({{0}, {random.Below(4)}, {random.Below(3000000)}}));
     std::vector<ClipEntry> entries;
@@ -225,7 +229,8 @@ TEST(CheckMaxima, TakesOnlyWhatTheSoftmaxReallySees) {
   EXPECT_EQ(CheckMaxima(info, false), "");
   info.kind = model::LogitKind::kLseUpper;
   EXPECT_EQ(CheckMaxima(info, false), "");
-  EXPECT_EQ(CheckMaxima(info, true), "the attention maxima are taken after the soft-cap, where they saturate, wanted before");
+  EXPECT_EQ(CheckMaxima(info, true),
+            "the attention maxima are taken after the soft-cap, where they saturate, wanted before");
   info.pre_cap = true;
   EXPECT_EQ(CheckMaxima(info, true), "");
   info.masked = false;

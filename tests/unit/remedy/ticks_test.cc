@@ -12,7 +12,9 @@ namespace gyrostat::remedy {
 namespace {
 
 // What the C library says, where long double has the digits to judge a double.
-Ticks Reference(double x) { return static_cast<Ticks>(std::llroundl(std::log(static_cast<long double>(x)) * kTicksPerNat)); }
+Ticks Reference(double x) {
+  return static_cast<Ticks>(std::llroundl(std::log(static_cast<long double>(x)) * kTicksPerNat));
+}
 
 TEST(LnTicks, IsExactAtWellKnownPoints) {
   EXPECT_EQ(LnTicks(1), 0);
@@ -28,7 +30,8 @@ TEST(LnTicks, StaysWithinOneTickOverTheWholeRange) {
     const double x = std::exp(1400 * (random.Uniform() - 0.5));
     EXPECT_NEAR(static_cast<double>(LnTicks(x)), static_cast<double>(Reference(x)), 1) << x;
   }
-  for (const double x : {DBL_MIN, DBL_MAX, DBL_TRUE_MIN, DBL_MIN / 3, std::nextafter(1.0, 2.0), std::nextafter(1.0, 0.0)})
+  for (const double x :
+       {DBL_MIN, DBL_MAX, DBL_TRUE_MIN, DBL_MIN / 3, std::nextafter(1.0, 2.0), std::nextafter(1.0, 0.0)})
     EXPECT_NEAR(static_cast<double>(LnTicks(x)), static_cast<double>(Reference(x)), 1) << x;
 }
 

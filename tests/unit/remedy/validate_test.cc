@@ -108,8 +108,9 @@ TEST_F(ValidateTest, RefusesTicksMoreThanHalfAPercentOff) {
   order_.entries[0].target_ticks = right + right / 200;
   EXPECT_EQ(Why(), "");
   order_.entries[0].target_ticks = right + right / 200 + 1;
-  EXPECT_EQ(Why(), "head L0 H1: the target is 427287 ticks, more than 0.5 % away from 425161, which basis, tau and "
-                   "maximum give");
+  EXPECT_EQ(Why(),
+            "head L0 H1: the target is 427287 ticks, more than 0.5 % away from 425161, which basis, tau and "
+            "maximum give");
   order_.entries[0].target_ticks = right - right / 200 - 1;
   EXPECT_NE(Why(), "");
 }
@@ -119,8 +120,9 @@ TEST_F(ValidateTest, RefusesATargetBeyondTheBoundOrBelowTheBasis) {
   order_.entries[1].target_ticks = 1000 + kClipTicksMax;
   EXPECT_EQ(Why(), "");
   ++order_.entries[1].target_ticks;
-  EXPECT_EQ(Why(), "head L1 H0: the target is 2415436 ticks, wanted between the ledger's 1000 at the basis and ln 10 more, "
-                   "2415435");
+  EXPECT_EQ(Why(),
+            "head L1 H0: the target is 2415436 ticks, wanted between the ledger's 1000 at the basis and ln 10 more, "
+            "2415435");
   order_.entries[1].target_ticks = std::numeric_limits<Ticks>::max();
   EXPECT_NE(Why(), "");
   order_.entries[1].target_ticks = std::numeric_limits<Ticks>::min();
