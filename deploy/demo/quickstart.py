@@ -8,14 +8,17 @@ bare        the guarded job again with GYROSTAT_DISABLE=1, in blocks of steps be
 import argparse
 import contextlib
 import json
-import math
 import os
 import shutil
 import signal
+import socket
 import statistics
 import subprocess
 import sys
 import time
+
+import byte_gpt
+import gyrostat
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BLOCK_STEPS = 20  # Guarded and bare steps take turns in blocks this long, so that both see the same machine.
@@ -91,23 +94,29 @@ class Daemon:
 
 
 class Arm:
-    """One training job: its trainer, and what each step showed."""
+    """One training job, watched as `run`, and what each of its steps showed."""
 
-    def __init__(self, name, trainer):
-        self.name, self.trainer = name, trainer
-        self.losses, self.grad_norms, self.peaks, self.step_s = [], [], [], []
-        self.head_maxima = []  # One list of layers x heads per step; the bare arm measures none.
+    def __init__(self, name, options, address, **watch):
+        self.name, self.run = name, f"quickstart-{name}"
+        self.losses, self.head_maxima, self.step_s = [], [], []
+        self.trainer = byte_gpt.Trainer(byte_gpt.Config(seed=options.seed, kv_heads=2 if options.attention == "gqa" else 4))
+        self.monitor = gyrostat.watch(self.trainer.model, self.trainer.optimizer, self.trainer.scheduler, run=self.run,
+                                      address=address, **watch)
 
     def advance(self, steps):
         for _ in range(steps):
             begin = time.perf_counter()
             seen = self.trainer.step()
+            self.monitor.step(seen.loss)
             self.step_s.append(time.perf_counter() - begin)
-            self.losses.append(seen.loss)
-            self.grad_norms.append(seen.grad_norm)
-            if seen.max_logits is not None:
-                self.head_maxima.append(seen.max_logits)
-                self.peaks.append(max(seen.max_logits))
+            self.losses.append(float(seen.loss))
+            self.head_maxima.append(seen.logit_max.flatten().tolist())
+
+    def peak(self):
+        return max(max(heads) for heads in self.head_maxima)
+
+    def share_over(self, limit):
+        return statistics.fmean(value > limit for heads in self.head_maxima for value in heads)
 
     def final_loss(self):
         return statistics.fmean(self.losses[-FINAL_STEPS:])
@@ -131,10 +140,9 @@ def olmo_core_spike_score(losses, grad_norms, window=128, threshold_stds=6.0, ho
 
 
 def show_progress(arm, done, total, tau):
-    recent = arm.peaks[-1] if arm.peaks else math.nan
-    over = sum(value > tau for value in arm.head_maxima[-1]) if arm.head_maxima else 0
+    heads = arm.head_maxima[-1]
     print(f"      {arm.name:<10} step {done:>4}/{total}  loss {arm.losses[-1]:.3f}  "
-          f"largest attention logit {recent:8.1f}  heads over tau {over:>2}", flush=True)
+          f"largest attention logit {max(heads):8.1f}  heads over tau {sum(h > tau for h in heads):>2}", flush=True)
 
 
 def run_arm(arm, steps, tau, companion=None):
@@ -149,14 +157,15 @@ def run_arm(arm, steps, tau, companion=None):
             show_progress(arm, done + block, steps, tau)
 
 
-def summarise(arm, daemon, run):
-    findings = daemon.ctl("findings", run)
+def summarise(arm, daemon):
+    findings = daemon.ctl("findings", arm.run)
+    grad_norms = [float(point["value"]) for point in daemon.ctl("series", arm.run, "grad_norm")]
     return {
         "steps": len(arm.losses),
-        "peak_logit": max(arm.peaks),
+        "peak_logit": arm.peak(),
         "final_loss": arm.final_loss(),
-        "loss_spikes": sum(f["detector"] == "loss_spike" for f in findings),
-        "spike_score": olmo_core_spike_score(arm.losses, arm.grad_norms),
+        "loss_spikes": sum(finding["detector"] == "loss_spike" for finding in findings),
+        "spike_score": olmo_core_spike_score(arm.losses, grad_norms),
     }
 
 
@@ -170,7 +179,7 @@ def print_table(result, heads_over, tau):
         ("loss spikes found", str(unguarded["loss_spikes"]), str(guarded["loss_spikes"])),
         ("interventions", "0 (observe)", str(guarded["interventions"])),
         ("clip orders applied", "0", str(guarded["orders_applied"])),
-        ("median delay, steps", "-", f"{guarded['median_delay_steps']:g}"),
+        ("median delay, steps", "-", "-" if guarded["median_delay_steps"] is None else f"{guarded['median_delay_steps']:g}"),
     ]
     print(f"\n{'':<36}{'unguarded':>14}{'guarded':>14}")
     for label, left, right in rows:
@@ -194,49 +203,41 @@ def print_where_next(daemon, run, keep):
     print("  README.md                       three lines to watch a loop of your own")
 
 
-def train_arms(options, daemon, trainer):
-    """All three arms. Returns the summary and, for the table, the share of (head, step) pairs over tau."""
+def train_arms(options, daemon):
+    """All three arms. Returns the summary and, for the table, each arm's share of (head, step) pairs over tau."""
     print(f"[3/4] unguarded: seed {options.seed}, mode observe")
-    unguarded = Arm("unguarded", trainer.Trainer(
-        seed=options.seed, attention=options.attention, run="quickstart-unguarded", address=daemon.grpc))
+    unguarded = Arm("unguarded", options, daemon.grpc)
     run_arm(unguarded, options.steps, options.tau)
-    unguarded.trainer.close()
+    unguarded.monitor.close()
 
     print(f"[4/4] guarded: the same seed, mode act, tau {options.tau:g}")
-    guarded = Arm("guarded", trainer.Trainer(
-        seed=options.seed, attention=options.attention, run="quickstart-guarded", address=daemon.grpc,
-        allow=("qk_clip",)))
-    daemon.set_mode("quickstart-guarded", "act")
+    guarded = Arm("guarded", options, daemon.grpc, allow=("qk_clip",))
+    daemon.set_mode(guarded.run, "act")
     os.environ["GYROSTAT_DISABLE"] = "1"
-    bare = Arm("bare", trainer.Trainer(seed=options.seed, attention=options.attention, run="quickstart-bare",
-                                       address=daemon.grpc))
+    bare = Arm("bare", options, daemon.grpc)
     del os.environ["GYROSTAT_DISABLE"]
     run_arm(guarded, options.steps, options.tau, companion=bare)
-    guarded.trainer.close()
-    bare.trainer.close()
+    guarded.monitor.close()
+    bare.monitor.close()
 
-    interventions = daemon.ctl("interventions", "quickstart-guarded")
-    applied = [i for i in interventions if i["step_applied"] is not None]
+    applied = [i for i in daemon.ctl("interventions", guarded.run) if i["step_applied"] is not None]
     delays = [i["median_delay_steps"] for i in applied if i["median_delay_steps"] is not None]
     result = {
         "tau": options.tau,
-        "unguarded": summarise(unguarded, daemon, "quickstart-unguarded"),
+        "unguarded": summarise(unguarded, daemon),
         "guarded": {
-            **summarise(guarded, daemon, "quickstart-guarded"),
+            **summarise(guarded, daemon),
             "interventions": len(applied),
             "orders_applied": sum(i["orders_applied"] for i in applied),
-            "median_delay_steps": statistics.median(delays) if delays else math.nan,
+            "median_delay_steps": statistics.median(delays) if delays else None,
         },
         "step_time_ratio": statistics.median(guarded.step_s) / statistics.median(bare.step_s),
     }
-    over = {arm.name: statistics.fmean(value > options.tau for step in arm.head_maxima for value in step)
-            for arm in (unguarded, guarded)}
-    return result, over
+    return result, {arm.name: arm.share_over(options.tau) for arm in (unguarded, guarded)}
 
 
 def pick_ports(options):
     """The usual ports where they are free, so that the printed addresses are those of the documentation."""
-    import socket
     if options.any_port:
         return 0, 0
     for port in (7431, 7432):
@@ -269,18 +270,17 @@ def parse_options():
 
 def main():
     options = parse_options()
-    import trainer  # After the options: torch takes a second to load.
     work_dir = os.path.join(ROOT, "build", "quickstart")
     shutil.rmtree(work_dir, ignore_errors=True)
     os.makedirs(work_dir)
     keep = False
     daemon = Daemon(os.path.join(ROOT, "build", options.build, "bin"), work_dir, options.tau, pick_ports(options))
     try:
-        result, over = train_arms(options, daemon, trainer)
+        result, over = train_arms(options, daemon)
         print_table(result, over, options.tau)
         if options.summary:
             with open(options.summary, "w", encoding="utf-8") as out:
-                json.dump(result, out, indent=2, allow_nan=False, default=str)
+                json.dump(result, out, indent=2)
                 out.write("\n")
             print(f"The same as JSON: {options.summary}")
         keep = options.keep
