@@ -21,6 +21,8 @@ struct DetectOptions {
   SpikeScoreLevelOptions spike_score;
   AttnLogitOptions attn_logit;  // tau is set from policy.qk_clip.tau by config/.
   SilenceOptions silence;       // Used by engine/, which has the clock.
+  template <class Archive>
+  void Fields(Archive& a) { a(nonfinite, loss_spike, grad_spike, spike_score, attn_logit, silence); }
 };
 
 // All detectors of one run that read reports, fresh. silence is not among them.

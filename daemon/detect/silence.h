@@ -14,6 +14,8 @@ struct SilenceOptions {
   double step_times = 20;         // Silent after this many median step times ... [2, 10000].
   int64_t silent_after_ms_min = 30000;   // ... but never sooner than this. [1000, 3600000].
   int64_t silent_after_ms_max = 3600000; // And at the latest after this. [1000, 86400000].
+  template <class Archive>
+  void Fields(Archive& a) { a(step_times, silent_after_ms_min, silent_after_ms_max); }
 };
 
 // Pure; not thread-safe. Times are milliseconds of any one clock that does not go back.

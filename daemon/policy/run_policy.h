@@ -30,6 +30,8 @@ struct QkClipOptions {
   model::ClipVariant variant = model::ClipVariant::kGroupMin;  // For grouped keys; mha needs none.
   uint32_t quiet_boundaries = 200;   // An intent closes after this many without an order. [1, 100000].
   uint32_t judged_boundaries = 50;   // Outcome is read this long after opening. [10, 10000].
+  template <class Archive>
+  void Fields(Archive& a) { a(tau, where, variant, quiet_boundaries, judged_boundaries); }
 };
 
 struct PolicyOptions {
@@ -41,6 +43,11 @@ struct PolicyOptions {
   uint32_t cooldown_boundaries = 1;         // Between the end of one intent and the next of its kind. [0, 100000].
   uint32_t failures_to_disable = 2;         // Ineffective or harmful outcomes of a kind that disable it. [1, 100].
   uint32_t hold_after_start_reports = 0;    // No relative rule before this many reports; qk_clip is absolute.
+  template <class Archive>
+  void Fields(Archive& a) {
+    a(mode, automatic, qk_clip, budget_per_1000_steps, cooldown_boundaries, failures_to_disable,
+      hold_after_start_reports);
+  }
 };
 
 // What a call produced, in order.

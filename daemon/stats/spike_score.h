@@ -16,6 +16,8 @@ struct SpikeScoreOptions {
   double threshold_stds = 7;   // > 0.
   bool upper_only = false;     // False: either side.
   uint32_t horizon = 0;        // Score over the last this many evaluated steps; 0: over all.
+  template <class Archive>
+  void Fields(Archive& a) { a(window, threshold_stds, upper_only, horizon); }
 };
 
 // (128, 6, upper, over 10,000): OLMo-core's monitor, for comparison. It flags a step when loss OR grad norm spikes.
