@@ -19,7 +19,8 @@ namespace gyrostat::detect {
 enum class Break : uint8_t {
   kNewAttempt,    // A restart or resume.
   kNewEpoch,      // Weights got another history: rollback, load.
-  kIntervention,  // A weight- or rate-changing order was applied (not for detectors with absolute thresholds).
+  kIntervention,  // An order that changes the rate or the function was applied. Not qk_clip: a right controller clips at
+                  // nearly every step, and baselines that restart each time would never be known.
 };
 
 class Detector {

@@ -24,7 +24,7 @@ struct Finding {
   std::optional<uint32_t> layer, head, rank;
   Step step_begin = 0;     // First step that belongs to it.
   Step step_detected = 0;  // When a live daemon says it.
-  std::optional<Step> step_end;
+  std::optional<Step> step_end;  // Last step that belongs to it; set once it is over.
   std::optional<bool> healed;
   double value = 0, expected = 0;  // In the signal's unit.
   std::string message;             // A sentence for a tired person.
