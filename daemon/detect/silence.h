@@ -25,27 +25,37 @@ class Silence {
 
   // A report arrived. Returns the end of the finding if one was open.
   std::optional<model::Finding> OnReport(model::Step step, int64_t now_ms);
-  // Time passes. Returns the finding once when the wait has become too long.
+  // Time passes. Returns the finding once when the wait has become too long; `value` and `expected` are seconds.
   std::optional<model::Finding> OnTick(int64_t now_ms);
   // The job said good-bye: no finding until the next report.
   std::optional<model::Finding> OnBye(int64_t now_ms);
 
-  bool silent() const { return silent_; }
+  bool silent() const { return open_.has_value(); }
   // The wait after which the run counts as silent, by what is known now.
   int64_t SilentAfterMs() const;
 
   template <class Archive>
-  void Fields(Archive& a) { a(intervals_ms_, next_, last_ms_, last_step_, silent_, watching_, key_, begun_step_); }
+  void Fields(Archive& a) {
+    a(intervals_ms_, next_, burst_, last_ms_, last_step_, watching_, open_, next_key_);
+    if constexpr (Archive::kLoading)
+      if (intervals_ms_.size() > kIntervalsMax || next_ >= kIntervalsMax) a.Fail();
+  }
 
  private:
+  static constexpr uint32_t kIntervalsMax = 64;
+
+  void Learn(int64_t interval_ms);
+  std::optional<model::Finding> End(model::Step step, int64_t now_ms);
+
   SilenceOptions options_;
-  std::vector<int64_t> intervals_ms_;  // Ring of the last 64 intervals.
+  std::vector<int64_t> intervals_ms_;  // Ring of the last kIntervalsMax intervals between reports.
   uint32_t next_ = 0;
+  uint32_t burst_ = 0;  // Intervals in a row too short to be steps: reports that were held back and came at once.
   int64_t last_ms_ = 0;
   model::Step last_step_ = 0;
-  bool silent_ = false, watching_ = false;
-  uint64_t key_ = 0;
-  model::Step begun_step_ = 0;
+  bool watching_ = false;
+  std::optional<model::Finding> open_;
+  uint64_t next_key_ = 1;
 };
 
 }  // namespace gyrostat::detect

@@ -1,0 +1,19 @@
+#include "detect/catalog.h"
+
+namespace gyrostat::detect {
+
+std::vector<std::unique_ptr<Detector>> MakeDetectors(const DetectOptions& options, const model::ModelSpec& spec) {
+  std::vector<std::unique_ptr<Detector>> detectors;
+  detectors.push_back(std::make_unique<NonfiniteDetector>(options.nonfinite, spec));
+  detectors.push_back(std::make_unique<Spike>(options.loss_spike));
+  detectors.push_back(std::make_unique<Spike>(options.grad_spike));
+  detectors.push_back(std::make_unique<SpikeScoreLevel>(options.spike_score));
+  detectors.push_back(std::make_unique<AttnLogit>(options.attn_logit, spec));
+  return detectors;
+}
+
+std::vector<std::string_view> DetectorNames() {
+  return {"nonfinite", "loss_spike", "grad_spike", "spike_score", "attn_logit", "silence"};
+}
+
+}  // namespace gyrostat::detect
