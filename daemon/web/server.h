@@ -37,8 +37,8 @@ using Route = std::function<Reply()>;
 // Thread-safe.
 class Server {
  public:
-  // Binds and serves at once; `routes` maps exact paths ("/metrics") to handlers. `probe` and `clock` outlive the server.
-  // UNAVAILABLE: the address cannot be had; the message names it and the system's reason.
+  // Binds and serves at once; `routes` maps exact paths ("/metrics") to what answers them. `probe` and `clock` outlive
+  // the server. UNAVAILABLE: the address cannot be had; the message names it and the system's reason.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const base::Endpoint& listen, const ServerOptions& options,
                                                        std::map<std::string, Route> routes, Probe* probe,
                                                        const base::Clock* clock);
