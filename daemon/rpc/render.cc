@@ -1,0 +1,217 @@
+#include "rpc/render.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <span>
+
+#include "model/signal.h"
+
+namespace gyrostat::rpc {
+namespace {
+
+using model::Signal;
+
+// Numbers of the wire and of the model are one list each.
+static_assert(static_cast<int>(model::Mode::kAct) == v1::ACT);
+static_assert(static_cast<int>(model::InterventionKind::kQkClip) == v1::QK_CLIP);
+static_assert(static_cast<int>(model::InterventionKind::kCollect) == v1::COLLECT);
+static_assert(static_cast<int>(model::ClipVariant::kMha) == v1::MHA);
+static_assert(static_cast<int>(model::ClipVariant::kQOnly) == v1::Q_ONLY);
+static_assert(static_cast<int>(model::LogitKind::kUnknown) == v1::AttnLogitInfo::KIND_UNSPECIFIED);
+static_assert(static_cast<int>(model::LogitKind::kNormProduct) == v1::AttnLogitInfo::NORM_PRODUCT);
+
+v1::InterventionKind ToWire(model::InterventionKind in) { return static_cast<v1::InterventionKind>(in); }
+v1::ClipVariant ToWire(model::ClipVariant in) { return static_cast<v1::ClipVariant>(in); }
+v1::AttnLogitInfo::Kind ToWire(model::LogitKind in) { return static_cast<v1::AttnLogitInfo::Kind>(in); }
+
+std::string Bytes(const model::Id128& id) { return std::string(id.AsBytes()); }
+
+void ToWire(const std::vector<model::ClipEntry>& in, v1::ClipEntries* out) {
+  for (const model::ClipEntry& each : in) {
+    out->add_layer(each.layer);
+    out->add_head(each.head);
+    out->add_reported_max(each.reported_max);
+    out->add_target_ticks(each.target_ticks);
+  }
+}
+
+void ToWire(const model::AttnLogitInfo& in, v1::AttnLogitInfo* out) {
+  out->set_kind(ToWire(in.kind));
+  out->set_scaled(in.scaled);
+  out->set_masked(in.masked);
+  out->set_with_bias(in.with_bias);
+  out->set_pre_cap(in.pre_cap);
+}
+
+// Per layer the largest over its heads; NaN where a head is NaN (nothing compares greater), kAbsent where none was measured.
+void LayerMaxima(std::span<const float> values, size_t layers, v1::RunView* out) {
+  if (layers == 0 || values.empty() || values.size() % layers != 0) return;
+  const size_t heads = values.size() / layers;
+  for (size_t layer = 0; layer < layers; ++layer) {
+    float largest = model::kAbsent;
+    for (const float value : values.subspan(layer * heads, heads))
+      if (std::isnan(value) || value > largest) largest = value;
+    out->add_layer_attn_logit_max(largest);
+  }
+}
+
+void Scalars(const model::Report& report, v1::RunView* out) {
+  for (const model::SignalInfo& info : model::Signals()) {
+    if (!model::IsScalar(info.signal) || !report.Has(info.signal)) continue;
+    v1::ScalarValue* scalar = out->add_scalars();
+    scalar->set_signal(std::string(info.name));
+    scalar->set_value(report.Scalar(info.signal));
+  }
+  for (const auto& [name, value] : report.user) {
+    v1::ScalarValue* scalar = out->add_scalars();
+    scalar->set_signal(name);
+    scalar->set_value(value);
+  }
+}
+
+}  // namespace
+
+void ToWire(const model::Order& in, v1::DaemonMessage* out) {
+  if (in.where == model::ClipWhere::kLocal) {
+    v1::LocalClip* local = out->mutable_local_clip();
+    local->set_order_id(Bytes(in.id));
+    local->set_run(in.run);
+    local->set_attempt(Bytes(in.attempt));
+    local->set_epoch(in.epoch);
+    local->set_intent_id(in.intent_id);
+    local->set_tau(in.tau);
+    local->set_variant(ToWire(in.variant));
+    local->set_split(in.split);
+    return;
+  }
+  v1::Order* order = out->mutable_order();
+  order->set_order_id(Bytes(in.id));
+  order->set_run(in.run);
+  order->set_attempt(Bytes(in.attempt));
+  order->set_epoch(in.epoch);
+  order->set_kind(ToWire(in.kind));
+  order->set_basis(in.basis);
+  order->set_expires_boundary(in.expires_boundary);
+  order->set_intent_id(in.intent_id);
+  if (in.kind != model::InterventionKind::kQkClip) return;
+  v1::QkClip* clip = order->mutable_qk_clip();
+  clip->set_tau(in.tau);
+  clip->set_variant(ToWire(in.variant));
+  clip->set_split(in.split);
+  ToWire(in.entries, clip->mutable_entries());
+}
+
+v1::Mode ToWire(model::Mode in) { return static_cast<v1::Mode>(in); }
+
+void ToWire(const engine::RunState& in, v1::RunSummary* out) {
+  out->set_run(in.run);
+  out->set_attempt(Bytes(in.attempt));
+  out->set_attempts(in.attempts);
+  out->set_state(engine::Token(in.life));
+  out->set_mode(ToWire(in.mode));
+  out->set_step(in.step);
+  out->set_ranks(in.ranks);
+  out->set_last_report_at_ms(in.last_report_unix_ms);
+  out->set_findings_open(static_cast<uint32_t>(in.open_findings.size()));
+  out->set_interventions_pending(in.interventions_pending);
+}
+
+void ToWire(const engine::RunState& in, v1::RunView* out) {
+  ToWire(in, out->mutable_summary());
+  ToWire(in.spec, out->mutable_model());
+  ToWire(in.attn_logit, out->mutable_attn_logit());
+  Scalars(in.last, out);
+  LayerMaxima(in.last.Array(Signal::kAttnLogitMax), in.spec.layers, out);
+  for (const engine::HeadMax& each : in.worst_heads) {
+    v1::HeadMax* head = out->add_worst_heads();
+    head->set_layer(each.layer);
+    head->set_head(each.head);
+    head->set_value(each.value);
+  }
+  out->set_heads_over_tau(in.heads_over_tau);
+  out->set_tau(in.tau);
+  for (const model::Finding& each : in.open_findings) ToWire(each, in.run, in.attempt, out->add_open_findings());
+  for (const model::Intervention& each : in.open_interventions)
+    ToWire(each, in.run, in.attempt, out->add_pending_interventions());
+  for (const model::Decision& each : in.recent_decisions) {
+    v1::Decision* decision = out->add_recent_decisions();
+    decision->set_step(each.step);
+    decision->set_kind(ToWire(each.kind));
+    decision->set_acted(each.acted);
+    decision->set_reason(each.reason);
+  }
+  for (const std::string& kind : in.allow) out->add_allow(kind);
+  out->set_reports_total(in.reports_total);
+  out->set_reports_dropped_total(in.reports_dropped_total);
+}
+
+void ToWire(const model::Finding& in, const std::string& run, const model::AttemptId& attempt, v1::Finding* out) {
+  out->set_id(in.id);
+  out->set_run(run);
+  out->set_attempt(Bytes(attempt));
+  out->set_detector(in.detector);
+  out->set_severity(model::Token(in.severity));
+  out->set_signal(std::string(model::SignalName(in.signal)));
+  if (in.layer) out->set_layer(*in.layer);
+  if (in.head) out->set_head(*in.head);
+  if (in.rank) out->set_rank(*in.rank);
+  out->set_step_begin(in.step_begin);
+  out->set_step_detected(in.step_detected);
+  if (in.step_end) out->set_step_end(*in.step_end);
+  if (in.healed) out->set_healed(*in.healed);
+  out->set_value(in.value);
+  out->set_expected(in.expected);
+  out->set_message(in.message);
+  if (in.recommend) out->set_recommend(ToWire(*in.recommend));
+}
+
+void ToWire(const model::Intervention& in, const std::string& run, const model::AttemptId& attempt,
+            v1::Intervention* out) {
+  out->set_id(in.id);
+  out->set_run(run);
+  out->set_attempt(Bytes(attempt));
+  out->set_kind(ToWire(in.kind));
+  out->set_state(model::Token(in.state));
+  if (in.outcome) out->set_outcome(model::Token(*in.outcome));
+  out->set_mode(ToWire(in.mode));
+  out->set_reason(in.reason);
+  out->set_author(in.author);
+  out->set_step_proposed(in.step_proposed);
+  if (in.step_applied) out->set_step_applied(*in.step_applied);
+  out->set_orders(in.orders);
+  out->set_orders_applied(in.orders_applied);
+  out->set_heads(in.heads);
+  if (in.median_delay_boundaries) out->set_median_delay_boundaries(*in.median_delay_boundaries);
+}
+
+void ToWire(const model::ModelSpec& in, v1::ModelSpec* out) {
+  const auto known = [](uint32_t value, auto set) { if (value != 0) set(value); };
+  const auto named = [](const std::string& value, auto set) { if (!value.empty()) set(value); };
+  known(in.layers, [&](uint32_t v) { out->set_layers(v); });
+  known(in.hidden_size, [&](uint32_t v) { out->set_hidden_size(v); });
+  known(in.heads, [&](uint32_t v) { out->set_heads(v); });
+  known(in.kv_heads, [&](uint32_t v) { out->set_kv_heads(v); });
+  known(in.head_dim, [&](uint32_t v) { out->set_head_dim(v); });
+  known(in.vocab_size, [&](uint32_t v) { out->set_vocab_size(v); });
+  named(model::Token(in.attention), [&](const std::string& v) { out->set_attention(v); });
+  named(model::Token(in.norm_kind), [&](const std::string& v) { out->set_norm_kind(v); });
+  named(model::Token(in.norm_placement), [&](const std::string& v) { out->set_norm_placement(v); });
+  named(model::Token(in.qk_norm), [&](const std::string& v) { out->set_qk_norm(v); });
+  named(in.activation, [&](const std::string& v) { out->set_activation(v); });
+  named(in.compute_dtype, [&](const std::string& v) { out->set_compute_dtype(v); });
+  named(in.optimizer, [&](const std::string& v) { out->set_optimizer(v); });
+  named(in.preset, [&](const std::string& v) { out->set_preset(v); });
+  if (in.norm_eps) out->set_norm_eps(*in.norm_eps);
+  if (in.deepnorm_alpha) out->set_deepnorm_alpha(*in.deepnorm_alpha);
+  if (in.deepnorm_beta) out->set_deepnorm_beta(*in.deepnorm_beta);
+  if (in.logit_softcap) out->set_logit_softcap(*in.logit_softcap);
+  if (in.attention_bias) out->set_attention_bias(*in.attention_bias);
+  if (in.master_fp32) out->set_master_fp32(*in.master_fp32);
+  named(model::Token(in.schedule_kind), [&](const std::string& v) { out->mutable_schedule()->set_kind(v); });
+  if (in.schedule_peak) out->mutable_schedule()->set_peak(*in.schedule_peak);
+  if (in.warmup_steps) out->mutable_schedule()->set_warmup_steps(*in.warmup_steps);
+  if (in.total_steps) out->mutable_schedule()->set_total_steps(*in.total_steps);
+}
+
+}  // namespace gyrostat::rpc

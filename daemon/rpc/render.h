@@ -1,0 +1,26 @@
+// To the wire: orders for jobs, and what operators are shown. The other direction, where judging happens, is convert.h.
+#pragma once
+
+#include <string>
+
+#include "engine/views.h"
+#include "gyrostat/v1/control.pb.h"
+#include "gyrostat/v1/report.pb.h"
+#include "model/finding.h"
+#include "model/ids.h"
+#include "model/intervention.h"
+
+namespace gyrostat::rpc {
+
+// An Order, or a LocalClip where clipping is local.
+void ToWire(const model::Order& in, v1::DaemonMessage* out);
+
+v1::Mode ToWire(model::Mode in);
+void ToWire(const engine::RunState& in, v1::RunSummary* out);
+void ToWire(const engine::RunState& in, v1::RunView* out);
+void ToWire(const model::Finding& in, const std::string& run, const model::AttemptId& attempt, v1::Finding* out);
+void ToWire(const model::Intervention& in, const std::string& run, const model::AttemptId& attempt,
+            v1::Intervention* out);
+void ToWire(const model::ModelSpec& in, v1::ModelSpec* out);
+
+}  // namespace gyrostat::rpc
