@@ -1,0 +1,34 @@
+#include "rpc/series_stream.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "rpc/grpc_status.h"
+
+namespace gyrostat::rpc {
+
+void SeriesStream::Begin(absl::StatusOr<std::vector<engine::SeriesPoint>> points) {
+  if (!points.ok()) return Finish(ToGrpc(points.status()));
+  points_ = *std::move(points);
+  Next();
+}
+
+void SeriesStream::Next() {
+  if (next_ == points_.size()) return Finish(grpc::Status::OK);
+  chunk_.Clear();
+  const size_t end = std::min(points_.size(), next_ + kPointsPerChunk);
+  for (; next_ < end; ++next_) {
+    chunk_.add_step(points_[next_].step);
+    chunk_.add_value(points_[next_].value);
+  }
+  StartWrite(&chunk_);
+}
+
+void SeriesStream::OnWriteDone(bool ok) {
+  if (!ok) return Finish(grpc::Status(grpc::StatusCode::CANCELLED, "the stream broke"));
+  Next();
+}
+
+void SeriesStream::OnDone() { delete this; }
+
+}  // namespace gyrostat::rpc
