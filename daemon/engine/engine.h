@@ -22,7 +22,7 @@ namespace gyrostat::engine {
 
 struct EngineOptions {
   uint32_t shards = 2;                     // Threads. [1, 64].
-  uint32_t queue_capacity_events = 4096;   // Per shard; full: the report is refused and the client sends it again. [16, 1e6].
+  uint32_t queue_capacity_events = 4096;   // Per shard; full: refused, and the client sends it again. [16, 1e6].
   uint32_t runs_max = 1024;                // More are refused with RESOURCE_EXHAUSTED. [1, 100000].
   uint32_t snapshot_every_reports = 64;    // [1, 10000].
   base::Milliseconds tick{500};            // How often silence is looked at.
@@ -43,11 +43,11 @@ class Engine {
   // Applies what is queued, waits until the journal has settled all of it, then ends the threads. Idempotent.
   void Stop();
 
-  // Queues an event. `done` (may be null) is called exactly once: with the outcome of Apply once its effects are durable,
-  // with UNAVAILABLE if the journal failed or the engine has stopped, or with RESOURCE_EXHAUSTED at once when the queue or
-  // the number of runs is full. It may be called on any thread and must not block. By then the effects have been handed to
-  // the outbox, in the order: acknowledgement (of a hello too: what the attempt need not send again), orders. A HelloEvent
-  // makes the run; every other event on an unknown run answers NOT_FOUND.
+  // Queues an event. `done` (may be null) is called exactly once: with the outcome of Apply once its effects are
+  // durable, with UNAVAILABLE if the journal failed or the engine has stopped, or with RESOURCE_EXHAUSTED at once when
+  // the queue or the number of runs is full. It may be called on any thread and must not block. By then the effects
+  // have been handed to the outbox, in the order: acknowledgement (of a hello too: what the attempt need not send
+  // again), orders. A HelloEvent makes the run; every other event on an unknown run answers NOT_FOUND.
   using Done = std::function<void(const absl::Status&)>;
   void Post(const std::string& run, EventBody body, Done done);
 

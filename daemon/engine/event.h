@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <variant>
 
 #include "base/archive.h"
+#include "engine/run_options.h"
 #include "model/intervention.h"
 #include "model/report.h"
 
@@ -44,15 +46,21 @@ struct ModeEvent {
 };
 struct ApproveEvent { std::string id, author, reason; template <class A> void Fields(A& a) { a(id, author, reason); } };
 struct RejectEvent { std::string id, author, reason; template <class A> void Fields(A& a) { a(id, author, reason); } };
+// Thresholds changed (config reload, or a restart with another file). The mode in use stays. Posted by the engine
+// itself.
+struct OptionsEvent { RunOptions options; template <class A> void Fields(A& a) { a(options); } };
 
-using EventBody = std::variant<HelloEvent, ReportEvent, AckEvent, ByeEvent, TickEvent, ModeEvent, ApproveEvent, RejectEvent>;
+// Do not change the order: the index is the kind on disk.
+using EventBody = std::variant<HelloEvent, ReportEvent, AckEvent, ByeEvent, TickEvent, ModeEvent, ApproveEvent,
+                               RejectEvent, OptionsEvent>;
 
 struct Event {
   Stamp at;
   EventBody body;
 };
 
-void Encode(const Event& event, base::ByteWriter* out);
-bool Decode(base::ByteReader* in, Event* event);
+// Bytes for the journal, and back. False on foreign bytes or another version; `*event` is then unspecified.
+std::string Encode(const Event& event);
+bool Decode(std::string_view bytes, Event* event);
 
 }  // namespace gyrostat::engine

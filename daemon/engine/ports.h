@@ -1,5 +1,5 @@
-// What the engine needs from the world. store/ implements Journal and History, rpc/ implements Outbox; main.cc plugs them
-// in.
+// What the engine needs from the world. store/ implements Journal and History, rpc/ implements Outbox; main.cc plugs
+// them in.
 #pragma once
 
 #include <cstdint>
@@ -42,15 +42,16 @@ struct JournalEntry {
   model::AttemptId ended_attempt;     // Meaningful where ended_reason is not empty.
   std::string ended_reason;           // Non-empty: that attempt ended.
   std::optional<AuditNote> audit;
-  // Called once, on the journal's thread, when the entry is durable (true) or could not be written (false). Entries of a
-  // run are settled in the order in which they were appended. Must not block.
+  // Called once, on the journal's thread, when the entry is durable (true) or could not be written (false). Entries of
+  // a run are settled in the order in which they were appended. Must not block.
   std::function<void(bool durable)> done;
 };
 
 // Thread-safe; never blocks for longer than its queue needs to drain.
 //
-// After a false, all further entries of that run fail until one with a snapshot can be written: a replay must never meet
-// a hole. Their findings, decisions and interventions are written with that one, as far as they can be kept until then.
+// After a false, all further entries of that run fail until one with a snapshot can be written: a replay must never
+// meet a hole. Their findings, decisions and interventions are written with that one, as far as they can be kept until
+// then.
 class Journal {
  public:
   virtual ~Journal() = default;
@@ -94,8 +95,8 @@ class History {
     model::AttemptId attempt;
   };
   virtual absl::StatusOr<std::vector<InterventionRow>> Interventions(const std::string& run) = 0;
-  // In order of steps; a step that was reported more than once (rollback, restart) shows its newest value. Steps without
-  // the value are left out. INVALID_ARGUMENT says what is wrong with layer or head.
+  // In order of steps; a step that was reported more than once (rollback, restart) shows its newest value. Steps
+  // without the value are left out. INVALID_ARGUMENT says what is wrong with layer or head.
   virtual absl::StatusOr<std::vector<SeriesPoint>> Series(const SeriesQuery& query) = 0;
 };
 

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/archive.h"
 #include "model/finding.h"
 #include "model/intervention.h"
 
@@ -17,6 +18,8 @@ const char* Token(RunLife v);  // live silent ended
 struct HeadMax {
   uint32_t layer = 0, head = 0;
   float value = 0;
+  template <class Archive>
+  void Fields(Archive& a) { a(layer, head, value); }
 };
 
 // The newest of everything about one run.
@@ -46,8 +49,9 @@ struct RunState {
   std::vector<model::Decision> recent_decisions;  // At most 16, newest last.
   uint64_t reports_total = 0, reports_dropped_total = 0;
   // Totals for counters that must not restart with the daemon.
-  std::vector<std::pair<std::string, uint64_t>> findings_total;                    // By "detector/severity".
-  std::vector<std::pair<std::string, uint64_t>> interventions_total, outcomes_total;  // By "kind/state", "kind/outcome".
+  std::vector<std::pair<std::string, uint64_t>> findings_total;       // By "detector/severity".
+  std::vector<std::pair<std::string, uint64_t>> interventions_total;  // By "kind/state".
+  std::vector<std::pair<std::string, uint64_t>> outcomes_total;       // By "kind/outcome".
 };
 
 // Upper bounds of gyrostat_attention_logit; +Inf follows.
