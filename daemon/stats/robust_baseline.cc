@@ -70,7 +70,8 @@ void RobustBaseline::Observe(double value) {
 // Moves what lies between the two places by one, rather than erasing and inserting.
 void RobustBaseline::Replace(double out, double in) {
   const auto from = std::lower_bound(sorted_.begin(), sorted_.end(), out);
-  if (in >= out) {
+  if (in == out) return;
+  if (in > out) {
     const auto to = std::lower_bound(from, sorted_.end(), in);
     std::move(from + 1, to, from);
     *(to - 1) = in;
