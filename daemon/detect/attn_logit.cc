@@ -29,10 +29,6 @@ bool MayClipFrom(model::LogitKind kind) {
   return kind == model::LogitKind::kExact || kind == model::LogitKind::kLseUpper;
 }
 
-uint32_t Saturating(uint32_t v) { return v == UINT32_MAX ? v : v + 1; }
-
-long long Printable(model::Step step) { return static_cast<long long>(step); }
-
 }  // namespace
 
 AttnLogit::AttnLogit(const AttnLogitOptions& options, const model::ModelSpec& spec)
@@ -52,7 +48,7 @@ void AttnLogit::Observe(const model::Report& report, std::vector<model::Finding>
   const std::span<const float> values = report.Array(model::Signal::kAttnLogitMax);
   if (values.empty()) return;
   const Look look = Scan(values);
-  if (model::IsAbsent(static_cast<double>(look.max))) return;
+  if (model::IsAbsent(look.max)) return;
   const std::optional<stats::GrowthFit> fit = Fit(report.step, look.max);
   ObserveExcursion(report, look, fit, out);
   ObserveGrowth(report, look, fit, out);
@@ -66,7 +62,7 @@ AttnLogit::Look AttnLogit::Scan(std::span<const float> values) {
     state_.offences.assign(values.size(), 0);
     state_.counting = false;
   }
-  if (static_cast<double>(look.max) > options_.tau || state_.counting) CountHeads(values, &look);
+  if (look.max > options_.tau || state_.counting) CountHeads(values, &look);
   look.worst = IndexOf(values, look.max);
   return look;
 }
@@ -113,8 +109,8 @@ std::optional<stats::GrowthFit> AttnLogit::Fit(model::Step step, float max) {
     state_.fit_logs.reserve(options_.fit_reports);
   }
   state_.fit_steps.push_back(static_cast<double>(step));
-  state_.fit_logs.push_back(std::log(static_cast<double>(max)));
-  if (state_.fit_steps.size() < 32 || static_cast<double>(max) < kForecastFromShare * options_.tau) return std::nullopt;
+  state_.fit_logs.push_back(std::log(max));
+  if (state_.fit_steps.size() < 32 || max < kForecastFromShare * options_.tau) return std::nullopt;
   return stats::FitGrowth(state_.fit_steps, state_.fit_logs);
 }
 
@@ -155,19 +151,19 @@ void AttnLogit::ObserveExcursion(const model::Report& report, const Look& look,
   excursion.quiet_high = look.high > 0 ? 0 : excursion.quiet_high + 1;
   if (look.over > 0) ++excursion.reports_over, excursion.last_over = report.step;
   if (look.high > 0) excursion.last_high = report.step;
-  if (static_cast<double>(look.max) >= options_.critical_level) ++excursion.reports_critical;
+  if (look.max >= options_.critical_level) ++excursion.reports_critical;
   if (EndIfQuiet(out)) return;
   const Severity severity = SeverityOf(report, look, fit);
   if (!begins && severity <= excursion.finding.severity) return;
   excursion.finding.severity = severity;
-  excursion.finding.value = static_cast<double>(look.max);
+  excursion.finding.value = look.max;
   Name(look, report.Array(model::Signal::kAttnLogitMax).size(), &excursion.finding);
   excursion.finding.message = Describe(look, fit);
   out->push_back(excursion.finding);
 }
 
-// A critical excursion is over once no head has been high for long, although clips may still hold heads near tau: that is
-// then an excursion of its own.
+// A critical excursion is over once no head has been high for long, although clips may still hold heads near tau:
+// that is then an excursion of its own.
 bool AttnLogit::EndIfQuiet(std::vector<model::Finding>* out) {
   Excursion& excursion = *state_.excursion;
   const bool critical = excursion.finding.severity == Severity::kCritical;
@@ -175,10 +171,10 @@ bool AttnLogit::EndIfQuiet(std::vector<model::Finding>* out) {
   model::Finding& finding = excursion.finding;
   finding.step_end = critical ? excursion.last_high : excursion.last_over;
   finding.healed = true;
-  finding.value = static_cast<double>(excursion.peak);
-  finding.message = Sentence("No head has been over %.4g for %u reports; the peak was %.4g, with heads over tau = %g in %u reports.",
+  finding.value = excursion.peak;
+  finding.message = Sentence("No head has been over %.4g for %u reports; in %u reports one was over tau = %g, at most %.4g.",
                              critical ? options_.tau * options_.high_ratio : options_.tau, options_.quiet_reports,
-                             static_cast<double>(excursion.peak), options_.tau, excursion.reports_over);
+                             excursion.reports_over, options_.tau, excursion.peak);
   out->push_back(finding);
   state_.excursion.reset();
   return true;
@@ -193,7 +189,7 @@ void AttnLogit::Name(const Look& look, size_t size, model::Finding* finding) con
 
 std::string AttnLogit::Describe(const Look& look, const std::optional<stats::GrowthFit>& fit) const {
   const model::Finding& finding = state_.excursion->finding;
-  std::string text = Sentence("Attention logit %.4g", static_cast<double>(look.max));
+  std::string text = Sentence("Attention logit %.4g", look.max);
   if (finding.layer) text += Sentence(" in layer %u, head %u", *finding.layer, *finding.head);
   text += Sentence(" is over tau = %g", options_.tau);
   text += Sentence("; %u heads are over it, %u of them above %g tau, %u most of the time", look.over, look.high,
@@ -203,7 +199,7 @@ std::string AttnLogit::Describe(const Look& look, const std::optional<stats::Gro
   if (fit && fit->Rising()) {
     for (const double level : {options_.critical_level, options_.lost_level}) {
       const std::optional<double> steps = fit->StepsTo(level);
-      if (static_cast<double>(look.max) < level && steps)
+      if (look.max < level && steps)
         text += Sentence(" At this rate the maximum reaches %g in %.0f steps.", level, *steps);
     }
   }
@@ -226,18 +222,18 @@ void AttnLogit::ObserveGrowth(const model::Report& report, const Look& look,
     finding.signal = model::Signal::kAttnLogitMax;
     Name(look, report.Array(model::Signal::kAttnLogitMax).size(), &finding);
     finding.step_begin = finding.step_detected = report.step;
-    finding.value = static_cast<double>(look.max);
+    finding.value = look.max;
     finding.expected = options_.tau;
+    const char* how = fit->exponential ? "exponentially" : "steadily";
     finding.message = Sentence("The largest attention logit, %.4g, grows %s and reaches tau = %g in about %.0f steps.",
-                               static_cast<double>(look.max), fit->exponential ? "exponentially" : "steadily", options_.tau,
-                               *steps);
+                               look.max, how, options_.tau, *steps);
     out->push_back(finding);
   } else if (state_.growth && (over || state_.not_growing >= kNotGrowingReports)) {
     state_.growth->step_end = report.step;
     state_.growth->healed = !over;
     state_.growth->message = over ? Sentence("The forecast came true: a head is over tau = %g.", options_.tau)
                                   : Sentence("The largest attention logit, %.4g, no longer grows towards tau = %g.",
-                                             static_cast<double>(look.max), options_.tau);
+                                             look.max, options_.tau);
     out->push_back(*state_.growth);
     state_.growth.reset();
     state_.growing = 0;
@@ -248,8 +244,7 @@ void AttnLogit::OnBreak(Break kind, model::Step step, std::vector<model::Finding
   if (kind == Break::kIntervention) return;
   const auto end = [kind, step, out](model::Finding& finding, model::Step last) {
     finding.step_end = last;
-    finding.message = Sentence("A %s at step %lld ended it.",
-                               kind == Break::kNewAttempt ? "restart" : "change of the weights' history", Printable(step));
+    finding.message = EndedBy(kind, step);
     out->push_back(finding);
   };
   if (state_.excursion) end(state_.excursion->finding, state_.excursion->last_over);

@@ -1,10 +1,11 @@
 // Attention logits (the largest softmax input per head) above tau, and growing towards it.
 //
 // Absolute: valid from the first report, not touched by outliers elsewhere. Two findings at most are open for a run.
-// *Excursion*: a head is over tau. It stays open while heads come back over tau within `quiet_reports`, because QK-Clip
-// holds heads near tau and each overshoot is not news: information while a clip is seen at work (the ledger moves) or while
-// it is short, warning when it lasts or stays above 1.5 tau, critical from 1,000 on or when it runs away above 1.5 tau.
-// *Growth*: the maximum over all heads rises and is forecast to pass tau soon. Information, never more: healthy runs do it.
+// *Excursion*: a head is over tau. It stays open while heads come back over tau within `quiet_reports`, because
+// QK-Clip holds heads near tau and each overshoot is not news: information while a clip is seen at work (the ledger
+// moves) or while it is short, warning when it lasts or stays above 1.5 tau, critical from 1,000 on or when it runs
+// away above 1.5 tau. *Growth*: the maximum over all heads rises and is forecast to pass tau soon. Information, never
+// more: healthy runs do it.
 #pragma once
 
 #include "detect/detector.h"
@@ -16,7 +17,7 @@ struct AttnLogitOptions {
   double tau = 100;                   // [1, 1e6]. Kimi K2's cap.
   double high_ratio = 1.5;            // Above this many tau a head is not held. (1, 100].
   uint32_t high_reports = 3;          // More than this many in a row above it: not an overshoot. [1, 1000].
-  uint32_t lasting_reports = 3;       // Reports with a head over tau that make a warning where no clip is seen. [1, 1000].
+  uint32_t lasting_reports = 3;       // Reports over tau that make a warning where no clip is seen. [1, 1000].
   double critical_level = 1000;       // arXiv 2309.14322 §3: the loss suffers from here on. Kimi K2: usually unstable.
   double lost_level = 10000;          // arXiv 2309.14322 §3: every run above it diverged.
   uint32_t quiet_reports = 64;        // In a row without a head over the line: the excursion is over. [1, 100000].

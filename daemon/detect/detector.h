@@ -1,7 +1,7 @@
 // A detector watches the reports of one run and says when something is wrong, and when it is over.
 //
-// Pure: the same spec, reports and options give the same findings, bit for bit; no clock, no I/O. Not thread-safe: engine/
-// gives each run its own detectors on one thread. State can be saved and restored at any step.
+// Pure: the same spec, reports and options give the same findings, bit for bit; no clock, no I/O. Not thread-safe:
+// engine/ gives each run its own detectors on one thread. State can be saved and restored at any step.
 #pragma once
 
 #include <memory>
@@ -19,8 +19,8 @@ namespace gyrostat::detect {
 enum class Break : uint8_t {
   kNewAttempt,    // A restart or resume.
   kNewEpoch,      // Weights got another history: rollback, load.
-  kIntervention,  // An order that changes the rate or the function was applied. Not qk_clip: a right controller clips at
-                  // nearly every step, and baselines that restart each time would never be known.
+  kIntervention,  // An order that changes the rate or the function was applied. Not qk_clip: a right controller clips
+                  // at nearly every step, and baselines that restart each time would never be known.
 };
 
 class Detector {

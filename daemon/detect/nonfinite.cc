@@ -14,13 +14,16 @@ using model::Signal;
 
 constexpr uint8_t kStateVersion = 1;
 
-// From cause to effect within a step: the forward from the layers to the loss, the gradients, what the update leaves. Scores
-// and ratios that the client derives are not here: their inputs are.
+// From cause to effect within a step: the forward from the layers to the loss, the gradients, what the update leaves.
+// Scores and ratios that the client derives are not here: their inputs are.
 constexpr Signal kCausalOrder[] = {
     Signal::kNonfinite, Signal::kHiddenAbsmax, Signal::kHiddenMs, Signal::kLnInputMs, Signal::kAttnLogitMax,
     Signal::kCrossAttnLogitMax, Signal::kAttnEntropy, Signal::kAttnOutMs, Signal::kMlpOutMs, Signal::kOutputLogitAbsmax,
     Signal::kLogZ, Signal::kLoss, Signal::kLayerGradNorm, Signal::kEmbeddingGradNorm, Signal::kOutputGradNorm,
     Signal::kGradNorm, Signal::kUpdateRms, Signal::kParamNorm, Signal::kLearningRate, Signal::kLossScale};
+
+// A signal that turns within so many reports after another belongs to the same finding.
+constexpr uint32_t kJoinReports = 8;
 
 constexpr uint64_t Bit(Signal s) { return uint64_t{1} << static_cast<int>(s); }
 
@@ -28,7 +31,7 @@ constexpr uint64_t kGradients = Bit(Signal::kLayerGradNorm) | Bit(Signal::kEmbed
                                 Bit(Signal::kOutputGradNorm) | Bit(Signal::kGradNorm);
 
 bool IsBadAt(Signal s, float v) {
-  if (s == Signal::kNonfinite) return !IsFinite(v) || (v > 0 && !model::IsAbsent(static_cast<double>(v)));
+  if (s == Signal::kNonfinite) return !IsFinite(v) || (v > 0 && !model::IsAbsent(v));
   if (IsFinite(v)) return false;
   return !(s == Signal::kAttnLogitMax || s == Signal::kCrossAttnLogitMax) || std::isnan(v) || v > 0;
 }
@@ -73,8 +76,35 @@ void NonfiniteDetector::Observe(const model::Report& report, std::vector<model::
     else
       state_.open.erase(state_.open.begin() + static_cast<std::ptrdiff_t>(i));
   }
-  if (const uint64_t fresh = seen.bad & ~owned; fresh != 0) Begin(report, fresh, out);
+  if (const uint64_t fresh = seen.bad & ~owned; fresh != 0 && !Join(report, fresh, out)) Begin(report, fresh, out);
   Remember(report);
+}
+
+// What follows within a few reports is the same event on its way through the network.
+bool NonfiniteDetector::Join(const model::Report& report, uint64_t signals, std::vector<model::Finding>* out) {
+  for (Episode& episode : state_.open) {
+    if (episode.age >= kJoinReports) continue;
+    episode.signals |= signals;
+    if (episode.last_bad != report.step) ++episode.run, ++episode.reports;
+    episode.last_bad = report.step;
+    episode.quiet = 0;
+    Escalate(report, &episode, out);
+    return true;
+  }
+  return false;
+}
+
+void NonfiniteDetector::Escalate(const model::Report& report, Episode* episode, std::vector<model::Finding>* out) {
+  model::Finding& finding = episode->finding;
+  const model::Severity severity = SeverityOf(*episode, report);
+  if (severity <= finding.severity) return;
+  finding.severity = severity;
+  const std::string signal(model::SignalName(finding.signal));
+  const int others = std::popcount(episode->signals) - 1;
+  finding.message = Sentence("%s is not finite since step %lld", signal.c_str(), Printable(finding.step_begin));
+  if (others > 0) finding.message += Sentence(", and %d more signals with it", others);
+  finding.message += Sentence("; %u reports in a row by now.", episode->run);
+  out->push_back(finding);
 }
 
 model::Severity NonfiniteDetector::SeverityOf(const Episode& episode, const model::Report& report) const {
@@ -104,12 +134,12 @@ void NonfiniteDetector::Begin(const model::Report& report, uint64_t signals, std
     const std::span<const float> values = report.Array(first);
     const auto at = static_cast<size_t>(
         std::find_if(values.begin(), values.end(), [first](float v) { return IsBadAt(first, v); }) - values.begin());
-    finding.value = static_cast<double>(values[at]);
+    finding.value = values[at];
     where = Place(values.size(), at, &finding);
   }
   const std::string signal(model::SignalName(first));
   finding.message = Sentence("%s is %g%s at step %lld", signal.c_str(), finding.value, where.c_str(),
-                             static_cast<long long>(report.step));
+                             Printable(report.step));
   if (const int others = std::popcount(signals) - 1; others > 0)
     finding.message += Sentence(", and %d more signals with it", others);
   finding.message += "." + Evidence();
@@ -132,6 +162,7 @@ std::string NonfiniteDetector::Place(size_t size, size_t at, model::Finding* fin
 
 bool NonfiniteDetector::Continue(const model::Report& report, const Seen& seen, Episode* episode,
                                  std::vector<model::Finding>* out) {
+  episode->age = Saturating(episode->age);
   if ((seen.measured & episode->signals) == 0) return true;
   const std::string signal(model::SignalName(episode->finding.signal));
   if ((seen.bad & episode->signals) == 0) {
@@ -141,8 +172,8 @@ bool NonfiniteDetector::Continue(const model::Report& report, const Seen& seen, 
     episode->finding.healed = true;
     episode->finding.message = Sentence("%s is finite again; it was not in %u reports from step %lld to %lld.",
                                         signal.c_str(), episode->reports,
-                                        static_cast<long long>(episode->finding.step_begin),
-                                        static_cast<long long>(episode->last_bad));
+                                        Printable(episode->finding.step_begin),
+                                        Printable(episode->last_bad));
     out->push_back(episode->finding);
     return false;
   }
@@ -150,13 +181,7 @@ bool NonfiniteDetector::Continue(const model::Report& report, const Seen& seen, 
   ++episode->run;
   ++episode->reports;
   episode->last_bad = report.step;
-  const model::Severity severity = SeverityOf(*episode, report);
-  if (severity > episode->finding.severity) {
-    episode->finding.severity = severity;
-    episode->finding.message = Sentence("%s has not been finite since step %lld, for %u reports in a row.", signal.c_str(),
-                                        static_cast<long long>(episode->finding.step_begin), episode->run);
-    out->push_back(episode->finding);
-  }
+  Escalate(report, episode, out);
   return true;
 }
 
@@ -170,13 +195,13 @@ void NonfiniteDetector::Remember(const model::Report& report) {
   keep(Signal::kLoss, &before.loss, &before.has_loss);
   keep(Signal::kGradNorm, &before.grad_norm, &before.has_grad_norm);
   if (const std::span<const float> hidden = report.Array(Signal::kHiddenAbsmax); !hidden.empty()) {
-    if (const float max = MaxFinite(hidden); !model::IsAbsent(static_cast<double>(max))) {
+    if (const float max = MaxFinite(hidden); !model::IsAbsent(max)) {
       before.hidden_absmax = max;
       before.has_hidden = true;
     }
   }
   if (const std::span<const float> logits = report.Array(Signal::kAttnLogitMax); !logits.empty()) {
-    if (const float max = MaxFinite(logits); !model::IsAbsent(static_cast<double>(max))) {
+    if (const float max = MaxFinite(logits); !model::IsAbsent(max)) {
       before.attn_logit_max = max;
       before.has_attn = true;
     }
@@ -190,8 +215,8 @@ std::string NonfiniteDetector::Evidence() const {
   if (before.has_loss) add(Sentence("loss %.4g", before.loss));
   if (before.has_grad_norm) add(Sentence("grad_norm %.4g", before.grad_norm));
   if (before.has_hidden)
-    add(Sentence("largest hidden_absmax %.4g (fp16 ends at 65504)", static_cast<double>(before.hidden_absmax)));
-  if (before.has_attn) add(Sentence("largest attention logit %.4g", static_cast<double>(before.attn_logit_max)));
+    add(Sentence("largest hidden_absmax %.4g (fp16 ends at 65504)", before.hidden_absmax));
+  if (before.has_attn) add(Sentence("largest attention logit %.4g", before.attn_logit_max));
   return text.empty() ? text : text + ".";
 }
 
@@ -199,9 +224,7 @@ void NonfiniteDetector::OnBreak(Break kind, model::Step step, std::vector<model:
   if (kind == Break::kIntervention) return;
   for (Episode& episode : state_.open) {
     episode.finding.step_end = episode.last_bad;
-    episode.finding.message = Sentence("A %s at step %lld ended it.",
-                                       kind == Break::kNewAttempt ? "restart" : "change of the weights' history",
-                                       static_cast<long long>(step));
+    episode.finding.message = EndedBy(kind, step);
     out->push_back(episode.finding);
   }
   state_.open.clear();

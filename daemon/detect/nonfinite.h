@@ -1,9 +1,9 @@
 // NaN and Inf: which signal, layer and head showed them first, and what preceded it.
 //
-// Absolute: valid from the first report. Signals that turn non-finite in the same report are one finding, named after the
-// one nearest to the cause; a signal that follows later makes its own. -Inf as an attention maximum is not one: it is the
-// maximum over no key at all. A gradient norm that overflows under a dynamic loss scale is the scaler at work: information,
-// unless it lasts.
+// Absolute: valid from the first report. Signals that turn non-finite in the same report are one finding, named after
+// the one nearest to the cause; what follows within a few reports joins it, what follows later makes its own. -Inf as
+// an attention maximum is not one: it is the maximum over no key at all. A gradient norm that overflows under a
+// dynamic loss scale is the scaler at work: information, unless it lasts.
 #pragma once
 
 #include "detect/detector.h"
@@ -11,9 +11,9 @@
 namespace gyrostat::detect {
 
 struct NonfiniteOptions {
-  uint32_t lasting_reports = 3;         // In a row: from here on critical. [1, 1000].
-  uint32_t scaled_lasting_reports = 20; // The same for gradients under a loss scale above 1, which falls meanwhile. [1, 1000].
-  uint32_t heal_reports = 3;            // Finite again for so many in a row: over. [1, 1000].
+  uint32_t lasting_reports = 3;          // In a row: from here on critical. [1, 1000].
+  uint32_t scaled_lasting_reports = 20;  // The same for gradients alone while a loss scale above 1 may fall. [1, 1000].
+  uint32_t heal_reports = 3;             // Finite again for so many in a row: over. [1, 1000].
   template <class Archive>
   void Fields(Archive& a) { a(lasting_reports, scaled_lasting_reports, heal_reports); }
 };
@@ -33,12 +33,13 @@ class NonfiniteDetector : public Detector {
   struct Episode {
     model::Finding finding;
     uint64_t signals = 0;      // Bit per signal number.
+    uint32_t age = 0;          // Reports since it began.
     uint32_t run = 0;          // Reports in a row with any of them non-finite.
     uint32_t quiet = 0;        // Reports in a row that measured some of them and found all finite.
     uint32_t reports = 0;      // Reports with any of them non-finite, in all.
     model::Step last_bad = 0;
     template <class Archive>
-    void Fields(Archive& a) { a(finding, signals, run, quiet, reports, last_bad); }
+    void Fields(Archive& a) { a(finding, signals, age, run, quiet, reports, last_bad); }
   };
   // What the report before looked like: the evidence.
   struct Before {
@@ -63,6 +64,8 @@ class NonfiniteDetector : public Detector {
   };
   Seen Look(const model::Report& report) const;
   void Begin(const model::Report& report, uint64_t signals, std::vector<model::Finding>* out);
+  bool Join(const model::Report& report, uint64_t signals, std::vector<model::Finding>* out);
+  void Escalate(const model::Report& report, Episode* episode, std::vector<model::Finding>* out);
   // False once it is over.
   bool Continue(const model::Report& report, const Seen& seen, Episode* episode, std::vector<model::Finding>* out);
   model::Severity SeverityOf(const Episode& episode, const model::Report& report) const;

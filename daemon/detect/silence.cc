@@ -34,13 +34,14 @@ int64_t Silence::SilentAfterMs() const {
                               : Median<kIntervalsMax>(intervals_ms_);
   const auto least = static_cast<double>(options_.silent_after_ms_min);
   const auto most = static_cast<double>(options_.silent_after_ms_max);
-  return static_cast<int64_t>(std::clamp(options_.step_times * static_cast<double>(step_ms), least, std::max(least, most)));
+  const double wait = options_.step_times * static_cast<double>(step_ms);
+  return static_cast<int64_t>(std::clamp(wait, least, std::max(least, most)));
 }
 
 std::optional<model::Finding> Silence::OnReport(model::Step step, int64_t now_ms) {
   std::optional<model::Finding> ended = End(step, now_ms);
   if (ended)
-    ended->message = Sentence("Reports came back with step %lld after %.1f s.", static_cast<long long>(step), ended->value);
+    ended->message = Sentence("Reports came back with step %lld after %.1f s.", Printable(step), ended->value);
   else if (watching_)  // A silence is no step time.
     Learn(std::max<int64_t>(0, now_ms - last_ms_));
   watching_ = true;
@@ -73,7 +74,7 @@ std::optional<model::Finding> Silence::OnTick(int64_t now_ms) {
   finding.value = static_cast<double>(now_ms - last_ms_) / 1000;
   finding.expected = static_cast<double>(SilentAfterMs()) / 1000;
   finding.message = Sentence("No report for %.1f s after step %lld; silence counts from %.1f s on.", finding.value,
-                             static_cast<long long>(last_step_), finding.expected);
+                             Printable(last_step_), finding.expected);
   return open_;
 }
 
@@ -82,7 +83,7 @@ std::optional<model::Finding> Silence::OnBye(int64_t now_ms) {
   std::optional<model::Finding> ended = End(last_step_, now_ms);
   if (ended)
     ended->message = Sentence("The job said good-bye %.1f s after the report of step %lld.", ended->value,
-                              static_cast<long long>(last_step_));
+                              Printable(last_step_));
   return ended;
 }
 

@@ -1,4 +1,5 @@
-// Says that a live run has stopped reporting: longer than k times its median step time. Reads times it is given, never a clock.
+// Says that a live run has stopped reporting: longer than k times its median step time. Reads times it is given,
+// never a clock.
 #pragma once
 
 #include <cstdint>

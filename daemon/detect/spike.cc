@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "detect/text.h"
 
@@ -9,7 +10,8 @@ namespace gyrostat::detect {
 namespace {
 
 constexpr uint8_t kStateVersion = 1;
-// Values enter the level no further above it than this many deviations: methods of robust statistics call it winsorising.
+// Values enter the level no further above it than this many deviations: methods of robust statistics call it
+// winsorising.
 constexpr double kWinsorSigmas = 3;
 
 stats::RobustBaselineOptions LevelOptions(const SpikeOptions& options) {
@@ -48,25 +50,27 @@ double Spike::ToUnit(double judged) const { return options_.log_domain ? std::ex
 
 double Spike::Ratio(double value, double level) const { return level > 0 ? value / level : 0; }
 
+// Where `ratio` times the level lies in the domain of judging; infinite where a ratio means nothing.
+double Spike::AtRatio(double level, double ratio) const {
+  if (options_.log_domain) return level + std::log(ratio);
+  return level > 0 ? level * ratio : std::numeric_limits<double>::infinity();
+}
+
 std::optional<Spike::Limits> Spike::LimitsNow() const {
   const uint32_t known = state_.scale.count();
   if (known >= stats::kBaselineCountMin) {
     const double level = state_.level.median() + state_.scale.median();
     const double floor = options_.sigma_min * (options_.log_domain ? 1 : std::fabs(level));
     const double sigma = std::max(state_.scale.sigma(), floor);
-    if (sigma == 0) return Limits{level, level, level, 0};
-    return Limits{level, level + stats::SmallSampleLimit(options_.enter_sigmas, known) * sigma,
-                  level + stats::SmallSampleLimit(options_.exit_sigmas, known) * sigma, 1 / sigma};
+    const double enter = std::min(level + stats::SmallSampleLimit(options_.enter_sigmas, known) * sigma,
+                                  AtRatio(level, options_.gross_ratio));
+    const double exit = level + stats::SmallSampleLimit(options_.exit_sigmas, known) * sigma;
+    return Limits{level, enter, std::min(exit, enter), sigma > 0 ? 1 / sigma : 0};
   }
-  if (!state_.has_old_level) return std::nullopt;
   // After a restart there is no scale yet, but the level of before still tells what is gross.
-  const double level = state_.old_level;
-  if (options_.log_domain) {
-    const double gross = std::log(options_.gross_ratio);
-    return Limits{level, level + gross, level + gross / 2, 0};
-  }
-  if (level <= 0) return std::nullopt;
-  return Limits{level, level * options_.gross_ratio, level * (1 + options_.gross_ratio) / 2, 0};
+  if (!state_.has_old_level) return std::nullopt;
+  const double enter = AtRatio(state_.old_level, options_.gross_ratio);
+  return Limits{state_.old_level, enter, AtRatio(state_.old_level, (1 + options_.gross_ratio) / 2), 0};
 }
 
 void Spike::Observe(const model::Report& report, std::vector<model::Finding>* out) {
@@ -121,7 +125,7 @@ void Spike::Begin(model::Step step, double value, double judged, const Limits& l
   const double ratio = Ratio(value, finding.expected);
   if (ratio >= options_.gross_ratio) finding.severity = model::Severity::kWarning;
   finding.message = Sentence("%s %.4g at step %lld, where %.4g was usual", signal.c_str(), value,
-                             static_cast<long long>(step), finding.expected);
+                             Printable(step), finding.expected);
   if (ratio > 0) finding.message += Sentence(": %.3g times as much", ratio);
   if (limits.sigmas_per_unit > 0)
     finding.message += Sentence(", %.3g robust deviations", (judged - limits.level) * limits.sigmas_per_unit);
@@ -142,7 +146,7 @@ void Spike::Continue(model::Step step, double value, double judged, std::vector<
       episode.peak = std::max(episode.peak, value);
     } else if (++episode.quiet >= options_.heal_records) {
       const std::string signal(model::SignalName(options_.signal));
-      End(true, Sentence("%s is back at %.4g after %u records above the limit; its peak was %.4g where %.4g was usual.",
+      End(true, Sentence("%s is back at %.4g after %u above the limit; its peak was %.4g where %.4g was usual.",
                          signal.c_str(), value, episode.records, episode.peak, episode.finding.expected), out);
       return;
     }
@@ -180,7 +184,7 @@ void Spike::Escalate(std::vector<model::Finding>* out) {
   finding.severity = severity;
   finding.value = episode.peak;
   finding.message = message + Sentence(" since step %lld; its peak is %.4g where %.4g was usual.",
-                                       static_cast<long long>(finding.step_begin), episode.peak, finding.expected);
+                                       Printable(finding.step_begin), episode.peak, finding.expected);
   out->push_back(finding);
 }
 
@@ -206,9 +210,7 @@ void Spike::Relearn() {
 void Spike::OnBreak(Break kind, model::Step step, std::vector<model::Finding>* out) {
   // An intervention may be what heals an open spike: it goes on being judged by the level before it.
   if (state_.open && kind != Break::kIntervention)
-    End(std::nullopt, Sentence("A %s at step %lld ended it before it healed.",
-                               kind == Break::kNewAttempt ? "restart" : "change of the weights' history",
-                               static_cast<long long>(step)), out);
+    End(std::nullopt, EndedBy(kind, step), out);
   Relearn();
 }
 

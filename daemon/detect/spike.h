@@ -1,9 +1,9 @@
 // Says that the loss, or the global gradient norm, jumped above what it has been, and whether it came back ("healed").
 //
-// The expected level is the median of the last few values, so that a falling loss or a warm-up is followed within steps; what
-// is far from it is judged by the median and MAD of the past distances from that level. While a spike is open nothing enters
-// either: a long spike cannot become the new normal before it has been called what it is. The gradient norm is judged in
-// its logarithm, the loss as it is (a loss may be negative).
+// The expected level is the median of the last few values, so that a falling loss or a warm-up is followed within
+// steps; what is far from it is judged by the median and MAD of the past distances from that level. While a spike is
+// open nothing enters either: a long spike cannot become the new normal before it has been called what it is. The
+// gradient norm is judged in its logarithm, the loss as it is (a loss may be negative).
 #pragma once
 
 #include "detect/detector.h"
@@ -16,10 +16,11 @@ struct SpikeOptions {
   bool log_domain = false;
   uint32_t window_steps = 256;      // Past distances that make the scale. [32, 4096].
   uint32_t level_steps = 16;        // Past values that make the expected level. [4, 256].
-  double enter_sigmas = 8;          // A value this far above the level begins a spike (more with a short past). [3, 100].
+  double enter_sigmas = 7;          // So far above the level begins a spike (more with a short past). [3, 100].
   double exit_sigmas = 4;           // Below this it is back; between the two it is not healed. [1, enter_sigmas].
   double sigma_min = 0;             // The scale is at least this (log domain), or this times the level. >= 0.
-  double gross_ratio = 2;           // At so many times the level even a short spike is a warning. > 1.
+  double gross_ratio = 2;           // So many times the level is a spike however wide the scale, and a warning
+                                    // however short. > 1.
   uint32_t heal_records = 3;        // In a row below exit_sigmas until it counts as healed. [1, 100].
   uint32_t lasting_records = 3;     // Records above enter_sigmas that make a warning. [1, 1000].
   uint32_t unhealed_warning_records = 20;    // [1, 10000].
@@ -78,6 +79,7 @@ class Spike : public Detector {
     double level, enter, exit, sigmas_per_unit;
   };
   std::optional<Limits> LimitsNow() const;
+  double AtRatio(double level, double ratio) const;
   double ToUnit(double judged) const;
   double Ratio(double value, double level) const;  // Value over level in the signal's unit; 0 where meaningless.
   void Learn(double judged);

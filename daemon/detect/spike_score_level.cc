@@ -67,8 +67,8 @@ void SpikeScoreLevel::Level(size_t which, model::Step step, std::vector<model::F
   series.open->severity = severity;
   series.open->value = percent;
   series.open->message = Sentence(
-      "The spike score of %s is %.3g %% (%llu spikes in %llu steps); OLMo 2 reports 0.03 for a stable run and 0.40 for an "
-      "unstable one.", signal.c_str(), percent, static_cast<unsigned long long>(series.run.spikes()),
+      "The spike score of %s is %.3g %% (%llu spikes in %llu steps); OLMo 2 reports 0.03 for a stable run and 0.40 for "
+      "an unstable one.", signal.c_str(), percent, static_cast<unsigned long long>(series.run.spikes()),
       static_cast<unsigned long long>(series.run.evaluated()));
   out->push_back(*series.open);
 }
@@ -87,7 +87,7 @@ void SpikeScoreLevel::Compare(size_t which, const model::Report& report, std::ve
   finding.value = theirs;
   finding.expected = ours;
   finding.message = Sentence(
-      "The client's %s is %.6g %%, but its values give %.6g %% here: its version or its reports are not what they seem.",
+      "The client's %s is %.6g %%, but its values give %.6g %% here: its version or its reports are not as they seem.",
       std::string(model::SignalName(kScores[which])).c_str(), theirs, ours);
   out->push_back(finding);
 }
@@ -100,7 +100,7 @@ void SpikeScoreLevel::OnBreak(Break kind, model::Step step, std::vector<model::F
     series.attempt = stats::SpikeScore(options_.score);
     if (!series.disagreement) continue;
     series.disagreement->step_end = step;
-    series.disagreement->message = Sentence("A restart at step %lld ended the comparison.", static_cast<long long>(step));
+    series.disagreement->message = EndedBy(kind, step);
     out->push_back(*series.disagreement);
     series.disagreement.reset();
   }

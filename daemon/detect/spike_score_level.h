@@ -1,8 +1,8 @@
-// OLMo 2's spike score of the loss and of the gradient norm: says when its level is that of a run known to be unstable, and
-// when the client's own number is not what its values give.
+// OLMo 2's spike score of the loss and of the gradient norm: says when its level is that of a run known to be
+// unstable, and when the client's own number is not what its values give.
 //
-// The level is that of the whole run: a restart keeps the window. The comparison is per attempt, from its first report on,
-// and ends at the first gap, because the client starts anew with each attempt.
+// The level is that of the whole run: a restart keeps the window. The comparison is per attempt, from its first
+// report on, and ends at the first gap, because the client starts anew with each attempt.
 #pragma once
 
 #include <array>

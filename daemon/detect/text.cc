@@ -15,4 +15,11 @@ std::string Sentence(const char* format, ...) {
   return text.data();
 }
 
+std::string EndedBy(Break kind, model::Step step) {
+  const char* what = kind == Break::kNewAttempt  ? "A restart"
+                     : kind == Break::kNewEpoch ? "A change of the weights' history"
+                                                : "An intervention";
+  return Sentence("%s at step %lld ended it.", what, Printable(step));
+}
+
 }  // namespace gyrostat::detect

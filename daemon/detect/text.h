@@ -5,11 +5,20 @@
 #include <string>
 
 #include "base/archive.h"
+#include "detect/detector.h"
 
 namespace gyrostat::detect {
 
 // printf into a string; for sentences, at most 511 characters.
 [[gnu::format(printf, 1, 2)]] std::string Sentence(const char* format, ...);
+
+inline long long Printable(int64_t step) { return static_cast<long long>(step); }
+
+// One more, or the largest there is.
+inline uint32_t Saturating(uint32_t v) { return v == UINT32_MAX ? v : v + 1; }
+
+// "A restart at step 7 ended it."
+std::string EndedBy(Break kind, model::Step step);
 
 // `version` changes whenever the fields do: older bytes are then foreign.
 template <class State>

@@ -12,7 +12,7 @@ namespace gyrostat::stats {
 struct LineFit {
   double at_last = 0;   // The line at the last x.
   double slope = 0;     // Per unit of x.
-  double slope_se = 0;  // OLS error times sqrt((1 + phi) / (1 - phi)), phi the residuals' lag-1 autocorrelation, in [0, 0.95].
+  double slope_se = 0;  // OLS error times sqrt((1 + phi) / (1 - phi)), phi the residuals' lag-1 autocorrelation.
 };
 
 // Ordinary least squares. Nothing with fewer than 4 points, or where all x are equal. x ascending; all finite.
@@ -22,8 +22,8 @@ struct GrowthFit {
   bool exponential = true;  // False: the straight line in the value itself fits better.
   LineFit line;             // Through ln(value) where exponential, else through the value.
 
-  // Steps from the last x until the line reaches `level`: at the slope itself, and at the slope's upper 95 % end (sooner).
-  // 0 where it is there already; nothing where it does not rise.
+  // Steps from the last x until the line reaches `level`: at the slope itself, and at the slope's upper 95 % end
+  // (sooner). 0 where it is there already; nothing where it does not rise.
   std::optional<double> StepsTo(double level) const;
   std::optional<double> StepsToAtSoonest(double level) const;
   // Whether the slope's lower 95 % end is above zero.

@@ -1,8 +1,9 @@
 // What a series usually is, and how far a value is from that: median and MAD (x 1.4826) of the last N values.
 //
-// The idea: mean and standard deviation absorb the very outliers they should show, so that one bad value hides the next;
-// order statistics break only when half of the window is bad. A value enters winsorised (pulled to within a few deviations
-// of the median), so a burst widens the scale slowly. The caller chooses the domain: ln(x) for norms, x for a loss.
+// The idea: mean and standard deviation absorb the very outliers they should show, so that one bad value hides the
+// next; order statistics break only when half of the window is bad. A value enters winsorised (pulled to within a few
+// deviations of the median), so a burst widens the scale slowly. The caller chooses the domain: ln(x) for norms, x
+// for a loss.
 //
 // Pure; same values, same bits, also across save and load. Not thread-safe. Observe does not allocate; O(N), N small.
 #pragma once
@@ -18,8 +19,8 @@ namespace gyrostat::stats {
 inline constexpr uint32_t kBaselineCountMin = 32;
 
 // The number of deviations that means, with `count` values known, what `z` deviations mean with endless ones: the
-// Gaussian prediction limit t(count-1, p) sqrt(1 + 1/count), from the table for p = 1e-9 (z = 6), interpolated in 1/count.
-// Infinite below 8 values.
+// Gaussian prediction limit t(count-1, p) sqrt(1 + 1/count), from the table for p = 1e-9 (z = 6), interpolated in
+// 1/count. Infinite below 8 values.
 double SmallSampleLimit(double z, uint32_t count);
 
 struct RobustBaselineOptions {
@@ -32,8 +33,8 @@ class RobustBaseline {
  public:
   explicit RobustBaseline(RobustBaselineOptions options);
 
-  // The value must be finite. It is winsorised once there are kBaselineCountMin values (or a full, shorter window), unless
-  // the scale is 0: a series that was flat must be able to move.
+  // The value must be finite. It is winsorised once there are kBaselineCountMin values (or a full, shorter window),
+  // unless the scale is 0: a series that was flat must be able to move.
   void Observe(double value);
 
   uint32_t count() const { return static_cast<uint32_t>(ring_.size()); }

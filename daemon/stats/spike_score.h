@@ -1,10 +1,11 @@
-// OLMo 2's spike score (arXiv 2501.00656 §3.2), read as: the percentage of values that lie at least k standard deviations
-// from the mean of the last N finite values before them. The client and the daemon both use this.
+// OLMo 2's spike score (arXiv 2501.00656 §3.2), read as: the percentage of values that lie at least k standard
+// deviations from the mean of the last N finite values before them. The client and the daemon both use this.
 //
-// The idea of the inside: mean and variance of a sliding window without ever subtracting what leaves it. The ring is cut
-// where it wraps: the old part keeps the moments of every suffix, the new part those of its prefix, and the window is the
-// merge of one of each. A value that has left therefore leaves no rounding behind, however large it was, and the window
-// alone decides the bits: a score saved and loaded at any step goes on as if nothing had happened.
+// The idea of the inside: mean and variance of a sliding window without ever subtracting what leaves it. The ring is
+// cut where it wraps: the old part keeps the moments of every suffix, the new part those of its prefix, and the
+// window is the merge of one of each. A value that has left therefore leaves no rounding behind, however large it
+// was, and the window alone decides the bits: a score saved and loaded at any step goes on as if nothing had
+// happened.
 //
 // Pure. Not thread-safe. Observe does not allocate; it costs O(1), and O(window) once per window.
 // A value that was not measured (absent, DeepSpeed's gradient norm of -1) is not a value: do not feed it.
