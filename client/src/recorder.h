@@ -1,0 +1,64 @@
+// The recording half of the training thread: fills the frame of a step and hands it over. No allocation, lock or system call.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "client/src/counters.h"
+#include "client/src/frame.h"
+#include "client/src/settings.h"
+#include "gyrostat/gyrostat.h"
+#include "stats/spike_score.h"
+
+namespace gyrostat::client {
+
+// Training thread only. Every refusal counts in `invalid` and says in `error` what was seen and what was wanted.
+class Recorder {
+ public:
+  // All pointers outlive the recorder.
+  Recorder(const Settings* settings, FrameRing* ring, Counters* counters);
+
+  gyro_status Begin(model::Step step);
+  gyro_status Scalar(const char* signal, double value);
+  gyro_status Array(const char* signal, const float* values, size_t count);
+  // `kind` is a gyro_logit_kind as the caller gave it, any int.
+  gyro_status AttnLogitMax(const float* values, size_t count, int kind);
+  gyro_status LayerAttnLogitMax(uint32_t layer, const float* values, size_t count, int kind);
+  // Passes boundary number boundary() + 1 and commits the frame. `ledger_version` is the one its forward ran under.
+  gyro_status End(uint32_t epoch, uint64_t ledger_version);
+
+  // Local clipping needs the maxima of every step, whatever the daemon asked to collect.
+  void KeepAllMaxima(bool keep) { keep_all_maxima_ = keep; }
+
+  bool open() const { return phase_ != Phase::kClosed; }
+  model::Boundary boundary() const { return boundary_; }
+  model::Step step() const { return step_; }
+  // The frame of the last boundary, readable until the next Begin; null when its report was dropped.
+  const Frame* last() const { return last_; }
+  uint64_t frames_committed() { return ring_->queue().Committed(); }
+
+ private:
+  enum class Phase : uint8_t { kClosed, kRecording, kDropping };
+
+  gyro_status Invalid(const char* format, ...) __attribute__((format(printf, 2, 3)));
+  gyro_status OutOfOrder(const char* call);
+  gyro_status User(std::string_view name, double value);
+  bool Collecting() const;
+  bool ReadKind(int kind, model::LogitKind* out) const;
+  // Room for `count` values more, over what the signal already holds.
+  bool Account(model::Signal signal, size_t count);
+
+  const Settings* settings_;
+  const FrameLayout layout_;
+  FrameRing* ring_;
+  Counters* counters_;
+  stats::SpikeScore loss_spikes_, grad_norm_spikes_;
+  Phase phase_ = Phase::kClosed;
+  Frame* frame_ = nullptr;
+  const Frame* last_ = nullptr;
+  model::Boundary boundary_ = 0;
+  model::Step step_ = 0;
+  bool keep_all_maxima_ = false;
+};
+
+}  // namespace gyrostat::client

@@ -1,0 +1,34 @@
+// gyro_options as the rest of the client wants them: read once at gyro_open on the caller's thread (so that no other thread
+// ever reads the environment), checked, copied, in model:: types.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "gyrostat/gyrostat.h"
+#include "model/ids.h"
+#include "model/model_spec.h"
+
+namespace gyrostat::client {
+
+struct Settings {
+  bool active = false;  // False: switched off, no address, or not the leader.
+  std::string address, run, framework, transport_path;
+  std::vector<std::string> allow;
+  bool allow_qk_clip = false;
+  double tau_min = 0;
+  uint32_t rank = 0, world_size = 1;
+  uint32_t ring_reports = 64;     // 64 steps of slack while the sender has no core: seconds in any real job.
+  uint32_t unacked_reports = 1024;
+  uint64_t unacked_bytes = uint64_t{32} << 20;
+  model::AttnLogitInfo attn_logit;
+  bool grad_norm_clipped = false;
+  model::ModelSpec model;
+};
+
+// Reads `options` (null: all defaults) and the environment. GYRO_OK, or GYRO_INVALID with a sentence in `*error` that names
+// the field, the value seen and the value wanted; what could be read is still in `*settings`, with `active` false.
+gyro_status ReadSettings(const gyro_options* options, Settings* settings, std::string* error);
+
+}  // namespace gyrostat::client
