@@ -1,0 +1,287 @@
+#include "ctl/cli.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <utility>
+
+namespace gyrostat::ctl {
+namespace {
+
+constexpr char kDefaultAddress[] = "127.0.0.1:7431";
+
+constexpr char kAbout[] =
+    "gyrostatctl: look at training runs, and answer what gyrostat proposes.\n\n"
+    "It talks to a gyrostatd; qk-clip and completion need none.";
+constexpr char kEpilogue[] =
+    "\nExamples:\n"
+    "  gyrostatctl runs                           what reports, and what is open\n"
+    "  gyrostatctl watch my-run                   live, on one screen\n"
+    "  gyrostatctl findings my-run --open         what is wrong now\n"
+    "  gyrostatctl approve my-run/3               let a proposal happen\n"
+    "  gyrostatctl mode --all observe             stop everything gyrostat does to jobs\n"
+    "  gyrostatctl runs --json | jq .run          one JSON object a line, for every command\n\n"
+    "Exit codes: 0 done; 1 refused, invalid input, or findings under --fail-on; 2 usage; 3 no daemon answers.\n"
+    "The daemon is sought at --address, else $GYROSTAT_ADDRESS, else 127.0.0.1:7431.\n";
+
+// What CLI11 binds to: a Request, and words that need a second look.
+struct Draft {
+  Request request;
+  std::vector<std::string> mode_words;
+  double interval_s = 1;
+  std::string logits, shell;
+};
+
+// CLI11 answers "missing" and "unknown" through exceptions; our own second looks use the same way out, inside this file.
+[[noreturn]] void Refuse(const std::string& sentence) { throw CLI::ValidationError(sentence, kUsage); }
+
+CLI::App* Add(CLI::App* app, Draft* draft, Command command, const std::string& name, const std::string& about,
+              const std::string& examples) {
+  CLI::App* sub = app->add_subcommand(name, about);
+  sub->add_flag("--json", draft->request.json, "Print JSON, one object a line");
+  sub->add_option("--address", draft->request.address, "Daemon as HOST:PORT or unix:PATH")->option_text("HOST:PORT");
+  sub->add_option("--token-file", draft->request.token_file, "File with the access token")->option_text("FILE");
+  sub->footer("\nExamples:\n" + examples);
+  sub->callback([draft, command] { draft->request.command = command; });
+  return sub;
+}
+
+void AddRun(CLI::App* sub, Draft* draft) {
+  sub->add_option("RUN", draft->request.run, "Name of the run, as `gyrostatctl runs` lists it")->required();
+}
+
+void AddReading(CLI::App* app, Draft* draft) {
+  Request& request = draft->request;
+  Add(app, draft, Command::kRuns, "runs", "List the runs this daemon knows", "  gyrostatctl runs\n");
+  CLI::App* sub = Add(app, draft, Command::kShow, "show", "Everything about one run",
+                      "  gyrostatctl show my-run\n  gyrostatctl show my-run --json | jq .scalars.loss\n");
+  AddRun(sub, draft);
+  sub = Add(app, draft, Command::kFindings, "findings", "What the detectors found in a run",
+            "  gyrostatctl findings my-run --open\n"
+            "  gyrostatctl findings my-run --fail-on critical   exit 1 if there is a critical one: for scripts\n");
+  AddRun(sub, draft);
+  sub->add_flag("--open", request.open_only, "Only those that have not ended");
+  sub->add_option("--fail-on", request.fail_on, "Exit 1 if one of this severity or above is listed")
+      ->check(CLI::IsMember({"warning", "critical"}));
+  sub = Add(app, draft, Command::kInterventions, "interventions", "What was proposed and done, and why",
+            "  gyrostatctl interventions my-run\n");
+  AddRun(sub, draft);
+  sub = Add(app, draft, Command::kWatch, "watch", "One run, live",
+            "  gyrostatctl watch my-run\n"
+            "  gyrostatctl watch my-run --count 1 --json    one look, then end\n");
+  AddRun(sub, draft);
+  sub->add_option("--count", request.count, "End after this many updates")
+      ->check(CLI::Range(1, 1000000000))->option_text("N");  // CLI11 2.1 reads -1 as 2^64 - 1 where nothing checks.
+  sub->add_option("--interval", draft->interval_s, "Seconds between updates, 0.1 to 60 (1)")
+      ->check(CLI::Range(0.1, 60.0))->option_text("SECONDS");
+  sub = Add(app, draft, Command::kSeries, "series", "The history of one signal",
+            "  gyrostatctl series my-run loss\n"
+            "  gyrostatctl series my-run attn_logit_max --layer 3 --head 1 --from 1000\n"
+            "  gyrostatctl series my-run grad_norm | gnuplot -p -e \"plot '-' with lines\"\n"
+            "On a terminal it prints a summary; into a pipe, a line `step value` for each step.\n");
+  AddRun(sub, draft);
+  sub->add_option("SIGNAL", request.signal, "Such as loss, grad_norm, hidden_ms, attn_logit_max")->required();
+  sub->add_option("--layer", request.layer, "Layer, from 0")->option_text("L");
+  sub->add_option("--head", request.head, "Head, from 0; needs --layer")->option_text("H");
+  sub->add_option("--from", request.from_step, "First step")->option_text("STEP");
+  sub->add_option("--to", request.to_step, "Last step")->option_text("STEP");
+}
+
+void AddActing(CLI::App* app, Draft* draft) {
+  Request& request = draft->request;
+  const auto signing = [&](CLI::App* sub) {
+    sub->add_option("--author", request.author, "Who decides this (default: $USER)")->option_text("NAME");
+  };
+  CLI::App* sub = Add(app, draft, Command::kApprove, "approve", "Let a proposed intervention happen",
+                      "  gyrostatctl approve my-run/3\n");
+  sub->add_option("ID", request.id, "Of the intervention, as `gyrostatctl interventions` lists it")->required();
+  sub->add_option("--reason", request.reason, "Kept with the decision")->option_text("TEXT");
+  signing(sub);
+  sub = Add(app, draft, Command::kReject, "reject", "Turn a proposed intervention down",
+            "  gyrostatctl reject my-run/3 --reason \"the data shard was bad, not the model\"\n");
+  sub->add_option("ID", request.id, "Of the intervention, as `gyrostatctl interventions` lists it")->required();
+  sub->add_option("--reason", request.reason, "Kept with the decision")->required()->option_text("TEXT");
+  signing(sub);
+  sub = Add(app, draft, Command::kMode, "mode", "What gyrostat may do to a run: observe, advise or act",
+            "  gyrostatctl mode my-run act         send what the configuration allows\n"
+            "  gyrostatctl mode my-run advise      propose, and wait for approve\n"
+            "  gyrostatctl mode --all observe      the kill switch: nothing is sent any more\n");
+  sub->add_option("RUN MODE", draft->mode_words, "The run (not with --all) and its new mode")->required();
+  sub->add_flag("--all", request.all, "All runs, and runs to come");
+  sub->add_option("--reason", request.reason, "Kept with the decision")->option_text("TEXT");
+  signing(sub);
+}
+
+void AddOffline(CLI::App* app, Draft* draft) {
+  Request& request = draft->request;
+  CLI::App* sub = Add(app, draft, Command::kDoctor, "doctor", "Find out why nothing arrives",
+            "  gyrostatctl doctor\n  gyrostatctl doctor --data-dir /var/lib/gyrostat\n"
+            "Each line is ok, warn or fail, with what to do. Exit 1 when one fails.\n");
+  sub->add_option("--data-dir", request.data_dir, "The daemon's data directory, to find a daemon on another port")
+      ->option_text("DIR");
+  sub = Add(app, draft, Command::kQkClip, "qk-clip", "Work out QK-Clip factors by hand",
+            "  gyrostatctl qk-clip --tau 100 --logits 250,80,99\n"
+            "  gyrostatctl qk-clip --tau 100 --logits 250,80,99,40 --kv-heads 2 --variant q_only\n"
+            "One logit per query head. gamma = tau / max(S, tau); W_q and W_k of a head are scaled by q and k.\n");
+  sub->add_option("--tau", request.tau, "The cap, above 0")->required()->option_text("T");
+  sub->add_option("--logits", draft->logits, "Largest logit of each head, comma-separated")
+      ->required()->option_text("A,B,...");
+  sub->add_option("--kv-heads", request.kv_heads, "Key heads; must divide the heads (default: as many)")
+      ->check(CLI::Range(1, 1024))->option_text("K");
+  sub->add_option("--variant", request.variant, "mha; for grouped keys group_min (default) or q_only")
+      ->check(CLI::IsMember({"mha", "group_min", "q_only"}));
+  sub = Add(app, draft, Command::kCompletion, "completion", "Print a completion script for bash",
+            "  source <(gyrostatctl completion bash)\n");
+  sub->add_option("SHELL", draft->shell, "bash")->required()->check(CLI::IsMember({"bash"}));
+}
+
+void Build(CLI::App* app, Draft* draft) {
+  app->description(kAbout);
+  app->footer(kEpilogue);
+  app->name("gyrostatctl");
+  app->set_version_flag("--version", std::string("gyrostatctl ") + GYROSTAT_VERSION);
+  app->require_subcommand(1);
+  app->add_flag("--json", draft->request.json, "Print JSON, one object a line");
+  app->add_option("--address", draft->request.address, "Daemon as HOST:PORT or unix:PATH")->option_text("HOST:PORT");
+  app->add_option("--token-file", draft->request.token_file, "File with the access token")->option_text("FILE");
+  AddReading(app, draft);
+  AddActing(app, draft);
+  AddOffline(app, draft);
+}
+
+bool IsMode(const std::string& word) { return word == "observe" || word == "advise" || word == "act"; }
+
+void FinishMode(Draft* draft) {
+  Request& request = draft->request;
+  const std::vector<std::string>& words = draft->mode_words;
+  if (request.all && words.size() != 1)
+    Refuse("mode --all takes the mode alone, " + std::to_string(words.size()) + " words given; "
+           "wanted: mode --all observe|advise|act");
+  if (!request.all && words.size() != 2)
+    Refuse("mode takes a run and a mode, " + std::to_string(words.size()) + " words given; "
+           "wanted: mode RUN observe|advise|act, or mode --all observe|advise|act");
+  if (!IsMode(words.back())) Refuse("mode \"" + words.back() + "\" is unknown; wanted: observe, advise or act");
+  request.mode = words.back();
+  if (!request.all) request.run = words.front();
+}
+
+void FinishQkClip(Draft* draft) {
+  Request& request = draft->request;
+  std::string error;
+  const auto logits = ParseNumbers(draft->logits, &error);
+  if (!logits) Refuse("--logits: " + error);
+  request.logits = *logits;
+}
+
+void Finish(const Environment& environment, Draft* draft) {
+  Request& request = draft->request;
+  if (request.address.empty()) request.address = environment.address;
+  if (request.address.empty()) request.address = kDefaultAddress;
+  if (request.author.empty()) request.author = environment.user;
+  request.interval_ms = static_cast<uint32_t>(std::lround(draft->interval_s * 1000));
+  if (request.command == Command::kMode) FinishMode(draft);
+  if (request.command == Command::kQkClip) FinishQkClip(draft);
+  if (request.command == Command::kSeries) {
+    if (request.head && !request.layer) Refuse("--head needs --layer: heads are counted within a layer");
+    if (request.from_step && request.to_step && *request.from_step > *request.to_step)
+      Refuse("--from " + std::to_string(*request.from_step) + " is after --to " + std::to_string(*request.to_step));
+  }
+}
+
+// CLI11 says "not expected" of a mistyped command; people want the list.
+std::string UnknownCommand(const CLI::App& app, const std::vector<std::string>& args) {
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (args[i] == "--address" || args[i] == "--token-file") ++i;
+    else if (args[i].empty() || args[i][0] != '-') {
+      std::string names;
+      for (const CLI::App* sub : app.get_subcommands({})) {
+        if (sub->get_name() == args[i]) return "";
+        names += " " + sub->get_name();
+      }
+      return "no command \"" + args[i] + "\"; there are:" + names;
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+std::optional<std::vector<double>> ParseNumbers(const std::string& text, std::string* error) {
+  std::vector<double> values;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    std::string word = text.substr(begin, end - begin);
+    word.erase(0, word.find_first_not_of(" \t"));
+    word.erase(word.find_last_not_of(" \t") + 1);
+    double value = 0;
+    // from_chars knows nan, inf and infinity in any case, and no locale.
+    const auto [stop, code] = std::from_chars(word.data(), word.data() + word.size(), value);
+    if (code != std::errc() || stop != word.data() + word.size()) {
+      *error = "\"" + word + "\" is not a number; wanted numbers with commas between, as 250,80,nan";
+      return std::nullopt;
+    }
+    values.push_back(value);
+    begin = end + 1;
+  }
+  return values;
+}
+
+Parsed Parse(const std::vector<std::string>& args, const Environment& environment) {
+  Parsed parsed;
+  Draft draft;
+  CLI::App app;
+  Build(&app, &draft);
+  try {
+    std::vector<std::string> reversed(args.rbegin(), args.rend());  // CLI11 takes them last first.
+    app.parse(std::move(reversed));
+    Finish(environment, &draft);
+    parsed.request = std::move(draft.request);
+  } catch (const CLI::CallForVersion& version) {
+    parsed.out = std::string(version.what()) + "\n";
+  } catch (const CLI::Success&) {  // --help
+    parsed.out = app.help();
+  } catch (const CLI::Error& error) {
+    parsed.exit_code = kUsage;
+    const std::string unknown = UnknownCommand(app, args);
+    std::string command;
+    for (const CLI::App* sub : app.get_subcommands()) command = " " + sub->get_name();
+    parsed.err = "gyrostatctl: " + (unknown.empty() ? std::string(error.what()) : unknown) +
+                 "\nTry: gyrostatctl" + command + " --help\n";
+  }
+  return parsed;
+}
+
+std::string BashCompletion() {
+  Draft draft;
+  CLI::App app;
+  Build(&app, &draft);
+  const auto options = [](const CLI::App& each) {
+    std::string words;
+    for (const CLI::Option* option : each.get_options())
+      for (const std::string& name : option->get_lnames()) words += " --" + name;
+    return words;
+  };
+  std::string commands, cases;
+  for (const CLI::App* sub : app.get_subcommands({})) {
+    commands += (commands.empty() ? "" : " ") + sub->get_name();
+    std::string words = options(*sub).substr(1);
+    if (sub->get_name() == "mode") words += " observe advise act";
+    if (sub->get_name() == "completion") words += " bash";
+    cases += "    " + sub->get_name() + ") words=\"" + words + "\" ;;\n";
+  }
+  return "# source <(gyrostatctl completion bash)\n"
+         "_gyrostatctl() {\n"
+         "  local word words command=\n"
+         "  for word in \"${COMP_WORDS[@]:1:COMP_CWORD-1}\"; do\n"
+         "    case $word in -*) ;; *) command=$word; break ;; esac\n"
+         "  done\n"
+         "  case $command in\n" + cases +
+         "    *) words=\"" + commands + options(app) + "\" ;;\n"
+         "  esac\n"
+         "  mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"${COMP_WORDS[COMP_CWORD]}\")\n"
+         "}\n"
+         "complete -o default -F _gyrostatctl gyrostatctl\n";
+}
+
+}  // namespace gyrostat::ctl

@@ -1,0 +1,218 @@
+#include "ctl/commands.h"
+
+#include <chrono>
+#include <string_view>
+#include <vector>
+
+#include "base/check.h"
+#include "ctl/json.h"
+#include "ctl/render.h"
+#include "ctl/watch_screen.h"
+
+namespace gyrostat::ctl {
+namespace {
+
+constexpr size_t kTailPoints = 10;  // What a terminal shows of a series below its summary.
+constexpr std::chrono::milliseconds kReconnectPause{1000};
+
+v1::Mode ModeOf(const std::string& token) {
+  return token == "act" ? v1::ACT : token == "advise" ? v1::ADVISE : v1::OBSERVE;
+}
+
+int Runs(const Request& request, Control* control, const Console& console) {
+  const auto runs = control->ListRuns();
+  if (!runs.ok()) return Complain(runs.status(), request.address, console);
+  if (!request.json) {
+    console.out << RenderRuns(*runs, console.style, console.clock.UnixMs());
+    return kDone;
+  }
+  for (const v1::RunSummary& each : runs->runs()) console.out << Json(each) << "\n";
+  return kDone;
+}
+
+int Show(const Request& request, Control* control, const Console& console) {
+  const auto run = control->GetRun(request.run);
+  if (!run.ok()) return Complain(run.status(), request.address, console);
+  if (request.json) console.out << Json(run->view()) << "\n";
+  else console.out << RenderView(run->view(), console.style, console.clock.UnixMs());
+  return kDone;
+}
+
+int Rank(std::string_view severity) { return severity == "critical" ? 2 : severity == "warning" ? 1 : 0; }
+
+int FindingsOf(const Request& request, Control* control, const Console& console) {
+  v1::ListFindingsRequest wire;
+  wire.set_run(request.run);
+  wire.set_open_only(request.open_only);
+  const auto findings = control->ListFindings(wire);
+  if (!findings.ok()) return Complain(findings.status(), request.address, console);
+  bool fail = false;
+  for (const v1::Finding& each : findings->findings()) {
+    if (request.json) console.out << Json(each) << "\n";
+    fail = fail || (!request.fail_on.empty() && Rank(each.severity()) >= Rank(request.fail_on));
+  }
+  if (!request.json) console.out << RenderFindings(findings->findings(), console.style);
+  return fail ? kRefused : kDone;
+}
+
+int InterventionsOf(const Request& request, Control* control, const Console& console) {
+  const auto interventions = control->ListInterventions(request.run);
+  if (!interventions.ok()) return Complain(interventions.status(), request.address, console);
+  if (!request.json) console.out << RenderInterventions(interventions->interventions(), console.style);
+  else
+    for (const v1::Intervention& each : interventions->interventions()) console.out << Json(each) << "\n";
+  return kDone;
+}
+
+int PrintAnswered(const Request& request, const v1::Intervention& intent, const Console& console) {
+  if (request.json) console.out << Json(intent) << "\n";
+  else
+    console.out << Escape(intent.id()) << " is now " << Escape(intent.state()) << " (" << Token(intent.kind())
+                << ", by " << Escape(intent.author()) << ").\n";
+  return kDone;
+}
+
+int Answer(const Request& request, Control* control, const Console& console) {
+  if (request.command == Command::kApprove) {
+    v1::ApproveRequest wire;
+    wire.set_id(request.id);
+    wire.set_reason(request.reason);
+    wire.set_author(request.author);
+    const auto answer = control->Approve(wire);
+    if (!answer.ok()) return Complain(answer.status(), request.address, console);
+    return PrintAnswered(request, answer->intervention(), console);
+  }
+  v1::RejectRequest wire;
+  wire.set_id(request.id);
+  wire.set_reason(request.reason);
+  wire.set_author(request.author);
+  const auto answer = control->Reject(wire);
+  if (!answer.ok()) return Complain(answer.status(), request.address, console);
+  return PrintAnswered(request, answer->intervention(), console);
+}
+
+int SetMode(const Request& request, Control* control, const Console& console) {
+  v1::SetModeRequest wire;
+  wire.set_run(request.run);
+  wire.set_all(request.all);
+  wire.set_mode(ModeOf(request.mode));
+  wire.set_author(request.author);
+  wire.set_reason(request.reason);
+  const auto answer = control->SetMode(wire);
+  if (!answer.ok()) return Complain(answer.status(), request.address, console);
+  for (const std::string& run : answer->runs()) {
+    if (request.json) console.out << JsonMode(run, wire.mode()) << "\n";
+    else console.out << Escape(run) << " is now in mode " << request.mode << ".\n";
+  }
+  if (!request.json && request.all)
+    console.out << answer->runs_size() << " runs changed; new runs start in mode " << request.mode << ".\n";
+  return kDone;
+}
+
+std::string SeriesName(const Request& request) {
+  std::string name = request.signal;
+  if (request.layer) name += " layer " + std::to_string(*request.layer);
+  if (request.head) name += " head " + std::to_string(*request.head);
+  return name;
+}
+
+int Series(const Request& request, Control* control, const Console& console) {
+  v1::GetSeriesRequest wire;
+  wire.set_run(request.run);
+  wire.set_signal(request.signal);
+  if (request.layer) wire.set_layer(*request.layer);
+  if (request.head) wire.set_head(*request.head);
+  if (request.from_step) wire.set_from_step(*request.from_step);
+  if (request.to_step) wire.set_to_step(*request.to_step);
+  const bool summary = console.terminal && !request.json;
+  std::vector<SeriesPoint> points;  // Only for the summary: what goes into a pipe is not kept.
+  const absl::Status status = control->GetSeries(wire, [&](int64_t step, double value) {
+    if (request.json) console.out << JsonPoint(step, value) << "\n";
+    else if (!summary) console.out << step << " " << Number(value) << "\n";
+    else points.push_back({step, value});
+  });
+  if (!status.ok()) return Complain(status, request.address, console);
+  if (!summary) return kDone;
+  console.out << RenderSeriesSummary(SeriesName(request), points, console.style);
+  for (size_t i = points.size() > kTailPoints ? points.size() - kTailPoints : 0; i < points.size(); ++i)
+    console.out << "  " << points[i].step << " " << Number(points[i].value) << "\n";
+  return kDone;
+}
+
+// A redraw writes over the old picture line by line, so that it does not flicker and the last one stays after Ctrl-C.
+void Redraw(const WatchScreen& screen, const Console& console, std::string_view trouble) {
+  const Size size = console.size();
+  Style style = console.style;
+  style.columns = size.columns;
+  const std::string page = screen.Render(style, size.rows - 1, console.clock.UnixMs(), trouble);
+  std::string frame = "\x1b[H";
+  for (const char each : page) {
+    if (each == '\n') frame += "\x1b[K";
+    frame.push_back(each);
+  }
+  console.out << frame << "\x1b[J" << std::flush;
+}
+
+int Watch(const Request& request, Control* control, const Console& console) {
+  v1::WatchRequest wire;
+  wire.set_run(request.run);
+  wire.set_interval_ms(request.interval_ms);
+  const bool live = console.terminal && !request.json;  // Into a pipe goes JSON: a screen would be of no use there.
+  WatchScreen screen;
+  uint64_t updates = 0;
+  const auto on_view = [&](const v1::RunView& view) {
+    screen.Add(view);
+    ++updates;
+    if (live) Redraw(screen, console, "");
+    else console.out << Json(view) << "\n" << std::flush;
+    return console.out.good() && (request.count == 0 || updates < request.count);
+  };
+  if (live) console.out << "\x1b[2J";
+  absl::Status status = control->Watch(wire, on_view);
+  // A daemon that restarts comes back with the run; a person who watches should not have to type again.
+  while (live && updates > 0 && absl::IsUnavailable(status)) {
+    Redraw(screen, console, "No daemon answers at " + request.address + "; trying again. Ctrl-C ends.");
+    if (control->WaitForConnection(kReconnectPause)) status = control->Watch(wire, on_view);
+  }
+  return status.ok() ? kDone : Complain(status, request.address, console);
+}
+
+}  // namespace
+
+int Complain(const absl::Status& status, const std::string& address, const Console& console) {
+  const std::string text = Escape(std::string(status.message()));
+  if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) {
+    console.err << "gyrostatctl: no gyrostatd answers at " << Escape(address) << " (" << text << ").\n"
+                << "Start gyrostatd, or name another one with --address HOST:PORT or GYROSTAT_ADDRESS; "
+                << "\"gyrostatctl doctor\" looks closer.\n";
+    return kUnreachable;
+  }
+  if (status.code() == absl::StatusCode::kUnimplemented)
+    console.err << "gyrostatctl: what answers at " << Escape(address)
+                << " does not know this command; it is an older gyrostatd or another program (" << text << ").\n";
+  else
+    console.err << "gyrostatctl: " << text << "\n";
+  return kRefused;
+}
+
+int RunCommand(const Request& request, Control* control, const Console& console) {
+  switch (request.command) {
+    case Command::kRuns: return Runs(request, control, console);
+    case Command::kShow: return Show(request, control, console);
+    case Command::kFindings: return FindingsOf(request, control, console);
+    case Command::kInterventions: return InterventionsOf(request, control, console);
+    case Command::kApprove:
+    case Command::kReject: return Answer(request, control, console);
+    case Command::kMode: return SetMode(request, control, console);
+    case Command::kWatch: return Watch(request, control, console);
+    case Command::kSeries: return Series(request, control, console);
+    case Command::kCheckConfig:
+    case Command::kDoctor:
+    case Command::kQkClip:
+    case Command::kCompletion: break;
+  }
+  GYROSTAT_CHECK(false);  // main.cc keeps the offline commands for itself.
+  return kUsage;
+}
+
+}  // namespace gyrostat::ctl

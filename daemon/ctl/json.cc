@@ -1,0 +1,223 @@
+#include "ctl/json.h"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "ctl/text.h"
+#include "model/ids.h"
+#include "model/intervention.h"
+#include "model/signal.h"
+
+namespace gyrostat::ctl {
+namespace {
+
+using Value = nlohmann::ordered_json;
+
+std::string Line(const Value& value) { return value.dump(-1, ' ', false, Value::error_handler_t::replace); }
+
+Value Real(double value) {
+  if (model::IsAbsent(value)) return nullptr;
+  return std::isfinite(value) ? Value(value) : Value(Number(value));
+}
+
+// The shortest decimal that reads back as this float, instead of the digits of its widening to double.
+Value Real(float value) {
+  if (model::IsAbsent(static_cast<double>(value))) return nullptr;
+  if (!std::isfinite(value)) return Value(Number(static_cast<double>(value)));
+  std::array<char, 32> raw;
+  const auto end = std::to_chars(raw.data(), raw.data() + raw.size(), value).ptr;
+  double wide = 0;
+  std::from_chars(raw.data(), end, wide);
+  return wide;
+}
+
+Value Text(const std::string& text) { return text; }
+Value TextOrNull(const std::string& text) { return text.empty() ? Value(nullptr) : Value(text); }
+
+Value Summary(const v1::RunSummary& run) {
+  Value out;
+  out["run"] = Text(run.run());
+  out["attempt"] = TextOrNull(AttemptHex(run.attempt()));
+  out["attempts"] = run.attempts();
+  out["state"] = Text(run.state());
+  out["mode"] = TextOrNull(Token(run.mode()));
+  out["step"] = run.step();
+  out["ranks"] = run.ranks();
+  out["last_report_at"] = TextOrNull(Rfc3339(run.last_report_at_ms()));
+  out["findings_open"] = run.findings_open();
+  out["interventions_pending"] = run.interventions_pending();
+  return out;
+}
+
+Value FindingValue(const v1::Finding& finding) {
+  Value out;
+  out["id"] = finding.id();
+  out["run"] = Text(finding.run());
+  out["attempt"] = TextOrNull(AttemptHex(finding.attempt()));
+  out["episode"] = finding.has_episode() ? Value(finding.episode()) : Value(nullptr);
+  out["rules"] = "gyrostat";
+  out["detector"] = Text(finding.detector());
+  out["severity"] = Text(finding.severity());
+  out["signal"] = TextOrNull(finding.signal());
+  out["layer"] = finding.has_layer() ? Value(finding.layer()) : Value(nullptr);
+  out["head"] = finding.has_head() ? Value(finding.head()) : Value(nullptr);
+  out["rank"] = finding.has_rank() ? Value(finding.rank()) : Value(nullptr);
+  out["step_begin"] = finding.step_begin();
+  out["step_detected"] = finding.step_detected();
+  out["step_end"] = finding.has_step_end() ? Value(finding.step_end()) : Value(nullptr);
+  out["healed"] = finding.has_healed() ? Value(finding.healed()) : Value(nullptr);
+  out["value"] = Real(finding.value());
+  out["expected"] = Real(finding.expected());
+  out["message"] = Text(finding.message());
+  out["recommend"] = TextOrNull(Token(finding.recommend()));
+  return out;
+}
+
+Value InterventionValue(const v1::Intervention& intent) {
+  Value out;
+  out["id"] = Text(intent.id());
+  out["run"] = Text(intent.run());
+  out["attempt"] = TextOrNull(AttemptHex(intent.attempt()));
+  out["kind"] = TextOrNull(Token(intent.kind()));
+  out["state"] = Text(intent.state());
+  out["outcome"] = TextOrNull(intent.outcome());
+  out["mode"] = TextOrNull(Token(intent.mode()));
+  out["reason"] = Text(intent.reason());
+  out["author"] = Text(intent.author());
+  out["step_proposed"] = intent.step_proposed();
+  out["step_applied"] = intent.has_step_applied() ? Value(intent.step_applied()) : Value(nullptr);
+  out["orders"] = intent.orders();
+  out["orders_applied"] = intent.orders_applied();
+  out["heads"] = intent.heads();
+  out["median_delay_boundaries"] =
+      intent.has_median_delay_boundaries() ? Real(intent.median_delay_boundaries()) : Value(nullptr);
+  return out;
+}
+
+Value ModelValue(const v1::ModelSpec& spec) {
+  Value out = Value::object();
+  if (spec.has_preset()) out["preset"] = Text(spec.preset());
+  if (spec.has_layers()) out["layers"] = spec.layers();
+  if (spec.has_hidden_size()) out["hidden_size"] = spec.hidden_size();
+  if (spec.has_heads()) out["heads"] = spec.heads();
+  if (spec.has_kv_heads()) out["kv_heads"] = spec.kv_heads();
+  if (spec.has_head_dim()) out["head_dim"] = spec.head_dim();
+  if (spec.has_attention()) out["attention"] = Text(spec.attention());
+  if (spec.has_norm_kind()) out["norm_kind"] = Text(spec.norm_kind());
+  if (spec.has_norm_eps()) out["norm_eps"] = Real(spec.norm_eps());
+  if (spec.has_norm_placement()) out["norm_placement"] = Text(spec.norm_placement());
+  if (spec.has_deepnorm_alpha()) out["deepnorm_alpha"] = Real(spec.deepnorm_alpha());
+  if (spec.has_deepnorm_beta()) out["deepnorm_beta"] = Real(spec.deepnorm_beta());
+  if (spec.has_qk_norm()) out["qk_norm"] = Text(spec.qk_norm());
+  if (spec.has_logit_softcap()) out["logit_softcap"] = Real(spec.logit_softcap());
+  if (spec.has_attention_bias()) out["attention_bias"] = spec.attention_bias();
+  if (spec.has_activation()) out["activation"] = Text(spec.activation());
+  if (spec.has_compute_dtype()) out["compute_dtype"] = Text(spec.compute_dtype());
+  if (spec.has_master_fp32()) out["master_fp32"] = spec.master_fp32();
+  if (spec.has_optimizer()) out["optimizer"] = Text(spec.optimizer());
+  if (spec.has_vocab_size()) out["vocab_size"] = spec.vocab_size();
+  if (!spec.has_schedule()) return out;
+  Value schedule = Value::object();
+  if (spec.schedule().has_kind()) schedule["kind"] = Text(spec.schedule().kind());
+  if (spec.schedule().has_peak()) schedule["peak"] = Real(spec.schedule().peak());
+  if (spec.schedule().has_warmup_steps()) schedule["warmup_steps"] = spec.schedule().warmup_steps();
+  if (spec.schedule().has_total_steps()) schedule["total_steps"] = spec.schedule().total_steps();
+  out["schedule"] = std::move(schedule);
+  return out;
+}
+
+}  // namespace
+
+// The wire has the numbers of model/. Proto3 enumerators are open: a stranger's number must not wrap into a known one.
+const char* Token(v1::Mode mode) { return v1::Mode_IsValid(mode) ? model::Token(static_cast<model::Mode>(mode)) : ""; }
+const char* Token(v1::InterventionKind kind) {
+  return v1::InterventionKind_IsValid(kind) ? model::Token(static_cast<model::InterventionKind>(kind)) : "";
+}
+const char* Token(v1::AttnLogitInfo::Kind kind) {
+  return v1::AttnLogitInfo::Kind_IsValid(kind) ? model::Token(static_cast<model::LogitKind>(kind)) : "";
+}
+
+std::string AttemptHex(const std::string& bytes) {
+  const auto id = model::Id128::FromBytes(bytes);
+  return id ? id->ToHex() : "";
+}
+
+std::string Json(const v1::RunSummary& run) { return Line(Summary(run)); }
+std::string Json(const v1::Finding& finding) { return Line(FindingValue(finding)); }
+std::string Json(const v1::Intervention& intervention) { return Line(InterventionValue(intervention)); }
+
+std::string Json(const v1::RunView& view) {
+  Value out = Summary(view.summary());
+  out["model"] = ModelValue(view.model());
+  out["attn_logit"] = {{"kind", TextOrNull(Token(view.attn_logit().kind()))},
+                       {"scaled", view.attn_logit().scaled()},
+                       {"masked", view.attn_logit().masked()},
+                       {"with_bias", view.attn_logit().with_bias()},
+                       {"pre_cap", view.attn_logit().pre_cap()}};
+  Value scalars = Value::object();
+  for (const v1::ScalarValue& each : view.scalars()) scalars[each.signal()] = Real(each.value());
+  out["scalars"] = std::move(scalars);
+  out["layer_attn_logit_max"] = Value::array();
+  for (const float value : view.layer_attn_logit_max()) out["layer_attn_logit_max"].push_back(Real(value));
+  out["worst_heads"] = Value::array();
+  for (const v1::HeadMax& each : view.worst_heads())
+    out["worst_heads"].push_back({{"layer", each.layer()}, {"head", each.head()}, {"value", Real(each.value())}});
+  out["heads_over_tau"] = view.heads_over_tau();
+  out["tau"] = Real(view.tau());
+  out["open_findings"] = Value::array();
+  for (const v1::Finding& each : view.open_findings()) out["open_findings"].push_back(FindingValue(each));
+  out["pending_interventions"] = Value::array();
+  for (const v1::Intervention& each : view.pending_interventions())
+    out["pending_interventions"].push_back(InterventionValue(each));
+  out["recent_decisions"] = Value::array();
+  for (const v1::Decision& each : view.recent_decisions())
+    out["recent_decisions"].push_back({{"step", each.step()}, {"kind", TextOrNull(Token(each.kind()))},
+                                       {"acted", each.acted()}, {"reason", Text(each.reason())}});
+  out["allow"] = Value::array();
+  for (const std::string& kind : view.allow()) out["allow"].push_back(Text(kind));
+  out["reports_total"] = view.reports_total();
+  out["reports_dropped_total"] = view.reports_dropped_total();
+  return Line(out);
+}
+
+std::string JsonPoint(int64_t step, double value) {
+  Value out;
+  out["step"] = step;
+  out["value"] = Real(value);
+  return Line(out);
+}
+
+std::string JsonMode(const std::string& run, v1::Mode mode) {
+  const std::pair<std::string, std::string> fields[] = {{"run", run}, {"mode", Token(mode)}};
+  return JsonStrings(fields);
+}
+
+std::string JsonStrings(std::span<const std::pair<std::string, std::string>> fields) {
+  Value out = Value::object();
+  for (const auto& [name, value] : fields) out[name] = Text(value);
+  return Line(out);
+}
+
+std::string JsonQkClip(double tau, const std::string& variant, std::span<const ClippedHead> heads) {
+  Value out;
+  out["tau"] = Real(tau);
+  out["variant"] = Text(variant);
+  out["heads"] = Value::array();
+  for (const ClippedHead& each : heads)
+    out["heads"].push_back({{"head", each.head}, {"max", Real(each.max)}, {"gamma", Real(each.gamma)},
+                            {"q", Real(each.q)}, {"k", Real(each.k)}});
+  return Line(out);
+}
+
+std::string JsonConfig(const std::string& file, std::span<const std::string> errors) {
+  Value out;
+  out["file"] = Text(file);
+  out["valid"] = errors.empty();
+  out["errors"] = Value::array();
+  for (const std::string& each : errors) out["errors"].push_back(Text(each));
+  return Line(out);
+}
+
+}  // namespace gyrostat::ctl

@@ -1,0 +1,50 @@
+// What the command line asked for, as plain values. cli.h makes it, the commands read it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace gyrostat::ctl {
+
+// Exit codes, fixed by the contract: scripts rely on them.
+enum ExitCode : int {
+  kDone = 0,
+  kRefused = 1,  // Refused by the daemon, unreadable or invalid input, or findings asked for with --fail-on.
+  kUsage = 2,
+  kUnreachable = 3,
+};
+
+enum class Command {
+  kRuns, kShow, kFindings, kInterventions, kApprove, kReject, kMode, kWatch, kSeries, kCheckConfig, kDoctor, kQkClip,
+  kCompletion,
+};
+
+struct Request {
+  Command command = Command::kRuns;
+  bool json = false;
+  std::string address;     // As given or from the environment; never empty.
+  std::string token_file;  // Empty: no token.
+
+  std::string run;         // Of show, findings, interventions, watch, series, mode.
+  bool open_only = false;  // findings
+  std::string fail_on;     // findings: "", "warning" or "critical".
+  std::string id;          // approve, reject
+  std::string reason, author;
+  bool all = false;        // mode
+  std::string mode;        // "observe", "advise" or "act".
+  uint32_t interval_ms = 1000;  // watch
+  uint64_t count = 0;           // watch: updates before it ends; 0: for ever.
+  std::string signal;           // series
+  std::optional<uint32_t> layer, head;
+  std::optional<int64_t> from_step, to_step;
+  std::string file;      // check-config
+  std::string data_dir;  // doctor; empty: ask the daemon.
+  double tau = 0;        // qk-clip
+  std::vector<double> logits;
+  uint32_t kv_heads = 0;  // 0: as many as logits.
+  std::string variant;    // Empty: what the shape takes.
+};
+
+}  // namespace gyrostat::ctl

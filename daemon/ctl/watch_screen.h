@@ -1,0 +1,35 @@
+// The live screen of `gyrostatctl watch`: one run on one terminal page, usable at 80 × 24.
+//
+// Pure: views go in, text comes out; it remembers the last values of a few signals for the sparklines.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <string_view>
+
+#include "ctl/text.h"
+#include "gyrostat/v1/control.pb.h"
+
+namespace gyrostat::ctl {
+
+class WatchScreen {
+ public:
+  // Takes a new look at the run. A view of a step already seen replaces the picture and adds nothing to the histories.
+  void Add(const v1::RunView& view);
+
+  // At most `rows` lines of at most style.columns columns, each ended by a newline. What does not fit is counted
+  // ("2 more"). `trouble` is shown in place of the key line when not empty.
+  std::string Render(const Style& style, size_t rows, int64_t now_unix_ms, std::string_view trouble = "") const;
+
+ private:
+  using History = std::deque<double>;
+  std::string Signal(const Style& style, std::string_view name, std::string_view key, const History& history) const;
+  std::string Heads(const Style& style) const;
+
+  v1::RunView view_;
+  History loss_, grad_norm_, logit_;
+  bool seen_ = false;
+};
+
+}  // namespace gyrostat::ctl

@@ -1,0 +1,151 @@
+#include "ctl/cli.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace gyrostat::ctl {
+namespace {
+
+Environment Env() { return {.address = "", .user = "ada"}; }
+
+Request Accepted(const std::vector<std::string>& args, const Environment& environment = Env()) {
+  Parsed parsed = Parse(args, environment);
+  EXPECT_TRUE(parsed.request.has_value()) << parsed.err;
+  return parsed.request.value_or(Request());
+}
+
+// The sentence of a refusal, without program name and hint.
+std::string Refused(const std::vector<std::string>& args) {
+  const Parsed parsed = Parse(args, Env());
+  EXPECT_FALSE(parsed.request.has_value());
+  EXPECT_EQ(parsed.exit_code, kUsage);
+  EXPECT_EQ(parsed.out, "");
+  const std::string prefix = "gyrostatctl: ";
+  EXPECT_EQ(parsed.err.substr(0, prefix.size()), prefix);
+  const size_t end = parsed.err.find("\nTry: gyrostatctl");
+  EXPECT_NE(end, std::string::npos) << parsed.err;
+  return parsed.err.substr(prefix.size(), end - prefix.size());
+}
+
+TEST(Parse, AddressComesFromFlagThenEnvironmentThenDefault) {
+  EXPECT_EQ(Accepted({"runs"}).address, "127.0.0.1:7431");
+  EXPECT_EQ(Accepted({"runs"}, {.address = "h:1", .user = ""}).address, "h:1");
+  EXPECT_EQ(Accepted({"runs", "--address", "h:2"}, {.address = "h:1", .user = ""}).address, "h:2");
+  EXPECT_EQ(Accepted({"--address", "h:3", "runs"}, {.address = "h:1", .user = ""}).address, "h:3");
+}
+
+TEST(Parse, CommonOptionsStandBeforeOrAfterEveryCommand) {
+  const std::vector<std::vector<std::string>> commands = {
+      {"runs"}, {"show", "r"}, {"findings", "r"}, {"interventions", "r"}, {"approve", "r/1"},
+      {"reject", "r/1", "--reason", "no"}, {"mode", "r", "act"}, {"watch", "r"}, {"series", "r", "loss"},
+      {"doctor"}, {"qk-clip", "--tau", "1", "--logits", "1"}, {"completion", "bash"}};
+  for (std::vector<std::string> words : commands) {
+    EXPECT_FALSE(Accepted(words).json) << words[0];
+    std::vector<std::string> before = words;
+    before.insert(before.begin(), {"--json", "--token-file", "t"});
+    words.insert(words.end(), {"--json", "--token-file", "t"});
+    for (const auto& each : {before, words}) {
+      EXPECT_TRUE(Accepted(each).json) << words[0];
+      EXPECT_EQ(Accepted(each).token_file, "t") << words[0];
+    }
+  }
+}
+
+TEST(Parse, ModeTakesARunOrAll) {
+  const Request one = Accepted({"mode", "gpt", "act", "--reason", "tested"});
+  EXPECT_EQ(one.command, Command::kMode);
+  EXPECT_EQ(one.run, "gpt");
+  EXPECT_EQ(one.mode, "act");
+  EXPECT_EQ(one.reason, "tested");
+  EXPECT_EQ(one.author, "ada");
+  EXPECT_FALSE(one.all);
+  const Request all = Accepted({"mode", "--all", "observe", "--author", "eve"});
+  EXPECT_TRUE(all.all);
+  EXPECT_EQ(all.run, "");
+  EXPECT_EQ(all.mode, "observe");
+  EXPECT_EQ(all.author, "eve");
+}
+
+TEST(Parse, ModeRefusesHalfACommand) {
+  EXPECT_EQ(Refused({"mode", "act"}), "mode takes a run and a mode, 1 words given; wanted: mode RUN observe|advise|act, "
+                                      "or mode --all observe|advise|act");
+  EXPECT_EQ(Refused({"mode", "--all", "gpt", "act"}),
+            "mode --all takes the mode alone, 2 words given; wanted: mode --all observe|advise|act");
+  EXPECT_EQ(Refused({"mode", "gpt", "atc"}), "mode \"atc\" is unknown; wanted: observe, advise or act");
+}
+
+TEST(Parse, SeriesBoundsStepsAndPlaces) {
+  const Request request =
+      Accepted({"series", "gpt", "attn_logit_max", "--layer", "3", "--head", "0", "--from", "-5", "--to", "9"});
+  EXPECT_EQ(request.layer, 3u);
+  EXPECT_EQ(request.head, 0u);
+  EXPECT_EQ(request.from_step, -5);
+  EXPECT_EQ(request.to_step, 9);
+  EXPECT_FALSE(Accepted({"series", "gpt", "loss"}).layer.has_value());
+  EXPECT_EQ(Refused({"series", "gpt", "attn_logit_max", "--head", "1"}),
+            "--head needs --layer: heads are counted within a layer");
+  EXPECT_EQ(Refused({"series", "gpt", "loss", "--from", "9", "--to", "8"}), "--from 9 is after --to 8");
+  EXPECT_NE(Refused({"series", "gpt", "loss", "--layer", "-1"}).find("--layer"), std::string::npos);
+}
+
+TEST(Parse, RejectNeedsAReason) { EXPECT_EQ(Refused({"reject", "gpt/1"}), "--reason is required"); }
+
+TEST(Parse, WatchBoundsItsInterval) {
+  EXPECT_EQ(Accepted({"watch", "gpt", "--interval", "0.25", "--count", "3"}).interval_ms, 250u);
+  EXPECT_EQ(Accepted({"watch", "gpt"}).interval_ms, 1000u);
+  Refused({"watch", "gpt", "--interval", "0.01"});
+  Refused({"watch", "gpt", "--interval", "61"});
+  Refused({"watch", "gpt", "--count", "-1"});
+}
+
+TEST(Parse, FailOnKnowsTwoSeverities) {
+  EXPECT_EQ(Accepted({"findings", "gpt", "--fail-on", "critical", "--open"}).fail_on, "critical");
+  EXPECT_EQ(Refused({"findings", "gpt", "--fail-on", "info"}), "--fail-on: info not in {warning,critical}");
+}
+
+TEST(Parse, NamesTheCommandsWhenOneIsUnknown) {
+  const std::string text = Refused({"--address", "h:1", "fidnings", "gpt"});
+  EXPECT_EQ(text.substr(0, 39), "no command \"fidnings\"; there are: runs ");
+  EXPECT_NE(Refused({}).find("subcommand"), std::string::npos);
+}
+
+TEST(Parse, HelpAndVersionAreNoErrors) {
+  for (const auto& args : std::vector<std::vector<std::string>>{{"--help"}, {"watch", "--help"}, {"--version"}}) {
+    const Parsed parsed = Parse(args, Env());
+    EXPECT_FALSE(parsed.request.has_value());
+    EXPECT_EQ(parsed.exit_code, kDone);
+    EXPECT_EQ(parsed.err, "");
+    EXPECT_NE(parsed.out, "");
+  }
+  EXPECT_NE(Parse({"watch", "--help"}, Env()).out.find("--count"), std::string::npos);
+  EXPECT_NE(Parse({"--help"}, Env()).out.find("Exit codes: 0 done"), std::string::npos);
+}
+
+TEST(ParseNumbers, TakesWhatLogitsCanBe) {
+  std::string error;
+  const auto values = ParseNumbers("250, -3.5,1e3,nan,-inf,Infinity", &error);
+  ASSERT_TRUE(values.has_value()) << error;
+  ASSERT_EQ(values->size(), 6u);
+  EXPECT_EQ((*values)[1], -3.5);
+  EXPECT_TRUE(std::isnan((*values)[3]));
+  EXPECT_EQ((*values)[4], -INFINITY);
+  EXPECT_EQ((*values)[5], INFINITY);
+}
+
+TEST(ParseNumbers, NamesTheWordThatIsNone) {
+  for (const std::string bad : {"1,x", "1,,2", "", "1 2", "0x10", "1,"}) {
+    std::string error;
+    EXPECT_FALSE(ParseNumbers(bad, &error).has_value()) << bad;
+    EXPECT_NE(error.find("is not a number; wanted numbers with commas between"), std::string::npos);
+  }
+}
+
+TEST(BashCompletion, KnowsEveryCommandAndItsOptions) {
+  const std::string script = BashCompletion();
+  for (const std::string part : {"runs) words=", "--fail-on", "observe advise act", "complete -o default -F _gyrostatctl"})
+    EXPECT_NE(script.find(part), std::string::npos) << part;
+}
+
+}  // namespace
+}  // namespace gyrostat::ctl

@@ -1,0 +1,187 @@
+#include "ctl/commands.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "unit/ctl/fake_control.h"
+
+namespace gyrostat::ctl {
+namespace {
+
+class StoppedClock : public base::Clock {
+ public:
+  base::MonotonicTime Now() const override { return {}; }
+  int64_t UnixMs() const override { return 1767225600000; }
+};
+
+class Commands : public ::testing::Test {
+ protected:
+  int Run(Command command) {
+    request.command = command;
+    request.address = "127.0.0.1:7431";
+    out.str("");
+    err.str("");
+    Console console{out, err, clock_, {}, terminal, [] { return Size(); }};
+    return RunCommand(request, &control, console);
+  }
+
+  FakeControl control;
+  Request request;
+  bool terminal = false;
+  std::ostringstream out, err;
+
+ private:
+  StoppedClock clock_;
+};
+
+size_t LineCount(const std::string& text) { return static_cast<size_t>(std::count(text.begin(), text.end(), '\n')); }
+
+TEST_F(Commands, JsonIsOneObjectALine) {
+  control.runs.add_runs()->set_run("a");
+  control.runs.add_runs()->set_run("b");
+  request.json = true;
+  EXPECT_EQ(Run(Command::kRuns), kDone);
+  EXPECT_EQ(LineCount(out.str()), 2u);
+  control.runs.Clear();
+  EXPECT_EQ(Run(Command::kRuns), kDone);
+  EXPECT_EQ(out.str(), "") << "no run, no object";
+}
+
+TEST_F(Commands, NobodyThereIsExitCode3AndSaysWhatToDo) {
+  for (const auto& failure : {absl::UnavailableError("connection refused"), absl::DeadlineExceededError("too late")}) {
+    control.failure = failure;
+    for (const Command each : {Command::kRuns, Command::kShow, Command::kFindings, Command::kInterventions,
+                               Command::kApprove, Command::kReject, Command::kMode, Command::kWatch, Command::kSeries}) {
+      EXPECT_EQ(Run(each), kUnreachable);
+      EXPECT_EQ(out.str(), "");
+      EXPECT_EQ(err.str(), "gyrostatctl: no gyrostatd answers at 127.0.0.1:7431 (" + std::string(failure.message()) +
+                               ").\nStart gyrostatd, or name another one with --address HOST:PORT or GYROSTAT_ADDRESS; "
+                               "\"gyrostatctl doctor\" looks closer.\n");
+    }
+  }
+}
+
+TEST_F(Commands, ARefusalIsExitCode1WithTheDaemonsSentence) {
+  control.failure = absl::NotFoundError("run \"x\" is unknown\x1b[2J");
+  EXPECT_EQ(Run(Command::kShow), kRefused);
+  EXPECT_EQ(err.str(), "gyrostatctl: run \"x\" is unknown\\x1b[2J\n");
+}
+
+TEST_F(Commands, AnotherProgramOnThePortIsNamedSo) {
+  control.failure = absl::UnimplementedError("unknown service");
+  EXPECT_EQ(Run(Command::kRuns), kRefused);
+  EXPECT_NE(err.str().find("an older gyrostatd or another program"), std::string::npos);
+}
+
+TEST_F(Commands, FailOnLooksAtSeverityAndAbove) {
+  control.findings.add_findings()->set_severity("warning");
+  EXPECT_EQ(Run(Command::kFindings), kDone);
+  request.fail_on = "warning";
+  EXPECT_EQ(Run(Command::kFindings), kRefused);
+  request.fail_on = "critical";
+  EXPECT_EQ(Run(Command::kFindings), kDone);
+  control.findings.add_findings()->set_severity("critical");
+  EXPECT_EQ(Run(Command::kFindings), kRefused);
+  request.fail_on = "warning";
+  control.findings.Clear();
+  control.findings.add_findings()->set_severity("info");
+  EXPECT_EQ(Run(Command::kFindings), kDone);
+}
+
+TEST_F(Commands, FindingsAsksForOpenOnesOnly) {
+  request.run = "gpt";
+  request.open_only = true;
+  Run(Command::kFindings);
+  EXPECT_EQ(control.asked_findings.run(), "gpt");
+  EXPECT_TRUE(control.asked_findings.open_only());
+}
+
+TEST_F(Commands, ApproveAndRejectCarryAuthorAndReason) {
+  request.id = "gpt/1";
+  request.author = "ada";
+  request.reason = "looks right";
+  control.answered.set_id("gpt/1");
+  control.answered.set_state("approved");
+  control.answered.set_kind(v1::QK_CLIP);
+  control.answered.set_author("ada");
+  EXPECT_EQ(Run(Command::kApprove), kDone);
+  EXPECT_EQ(out.str(), "gpt/1 is now approved (qk_clip, by ada).\n");
+  EXPECT_EQ(control.approved.id(), "gpt/1");
+  EXPECT_EQ(control.approved.author(), "ada");
+  EXPECT_EQ(control.approved.reason(), "looks right");
+  request.json = true;
+  EXPECT_EQ(Run(Command::kReject), kDone);
+  EXPECT_EQ(control.rejected.reason(), "looks right");
+  EXPECT_NE(out.str().find("\"state\":\"approved\""), std::string::npos);
+}
+
+TEST_F(Commands, ModeAllTellsEachRunAndTheRunsToCome) {
+  request.all = true;
+  request.mode = "observe";
+  control.mode_runs = {"a", "b"};
+  EXPECT_EQ(Run(Command::kMode), kDone);
+  EXPECT_TRUE(control.mode.all());
+  EXPECT_EQ(control.mode.mode(), v1::OBSERVE);
+  EXPECT_EQ(out.str(), "a is now in mode observe.\nb is now in mode observe.\n"
+                       "2 runs changed; new runs start in mode observe.\n");
+  request.json = true;
+  EXPECT_EQ(Run(Command::kMode), kDone);
+  EXPECT_EQ(out.str(), "{\"run\":\"a\",\"mode\":\"observe\"}\n{\"run\":\"b\",\"mode\":\"observe\"}\n");
+}
+
+TEST_F(Commands, SeriesIsStepAndValueInAPipeAndASummaryOnATerminal) {
+  for (int i = 0; i < 20; ++i) control.series.emplace_back(i, i * 0.5);
+  request.signal = "attn_logit_max";
+  request.layer = 3;
+  request.from_step = 0;
+  EXPECT_EQ(Run(Command::kSeries), kDone);
+  EXPECT_EQ(LineCount(out.str()), 20u);
+  EXPECT_EQ(out.str().substr(0, 10), "0 0\n1 0.5\n");
+  EXPECT_EQ(control.asked_series.layer(), 3u);
+  EXPECT_TRUE(control.asked_series.has_from_step());
+  EXPECT_FALSE(control.asked_series.has_head());
+  terminal = true;
+  EXPECT_EQ(Run(Command::kSeries), kDone);
+  EXPECT_NE(out.str().find("attn_logit_max layer 3"), std::string::npos);
+  EXPECT_NE(out.str().find("  19 9.5\n"), std::string::npos);
+  request.json = true;
+  EXPECT_EQ(Run(Command::kSeries), kDone);
+  EXPECT_EQ(LineCount(out.str()), 20u);
+}
+
+TEST_F(Commands, WatchEndsAfterItsCount) {
+  control.views.resize(5);
+  request.count = 3;
+  request.interval_ms = 250;
+  EXPECT_EQ(Run(Command::kWatch), kDone);
+  EXPECT_EQ(LineCount(out.str()), 3u) << "a pipe gets JSON";
+  EXPECT_EQ(control.watched.interval_ms(), 250u);
+}
+
+TEST_F(Commands, WatchInAPipeEndsWithTheStream) {
+  control.views.resize(2);
+  EXPECT_EQ(Run(Command::kWatch), kUnreachable);
+  EXPECT_EQ(LineCount(out.str()), 2u);
+}
+
+TEST_F(Commands, WatchOnATerminalWaitsForTheDaemonToComeBack) {
+  terminal = true;
+  control.views.resize(2);
+  control.views[0].mutable_summary()->set_run("gpt");
+  control.watch_ends = {absl::UnavailableError("gone"), absl::UnavailableError("gone")};
+  request.count = 5;
+  EXPECT_EQ(Run(Command::kWatch), kDone);
+  EXPECT_EQ(control.connections, 2);
+  EXPECT_NE(out.str().find("No daemon answers at 127.0.0.1:7431; trying again."), std::string::npos);
+}
+
+TEST_F(Commands, WatchOnATerminalEndsWhenTheRunIsUnknown) {
+  terminal = true;
+  control.failure = absl::NotFoundError("no run \"x\"");
+  EXPECT_EQ(Run(Command::kWatch), kRefused);
+}
+
+}  // namespace
+}  // namespace gyrostat::ctl
