@@ -38,6 +38,12 @@ int Show(const Request& request, Control* control, const Console& console) {
   return kDone;
 }
 
+// The daemon sends the newest that fit into one message; silence about the rest would be read as "that is all".
+void TellLeftOut(uint32_t left_out, std::string_view what, const Console& console) {
+  if (left_out > 0)
+    console.err << "gyrostatctl: " << left_out << " older " << what << " are left out: they did not fit into one answer.\n";
+}
+
 int Rank(std::string_view severity) { return severity == "critical" ? 2 : severity == "warning" ? 1 : 0; }
 
 int FindingsOf(const Request& request, Control* control, const Console& console) {
@@ -52,6 +58,7 @@ int FindingsOf(const Request& request, Control* control, const Console& console)
     fail = fail || (!request.fail_on.empty() && Rank(each.severity()) >= Rank(request.fail_on));
   }
   if (!request.json) console.out << RenderFindings(findings->findings(), console.style);
+  TellLeftOut(findings->left_out(), "findings", console);
   return fail ? kRefused : kDone;
 }
 
@@ -61,6 +68,7 @@ int InterventionsOf(const Request& request, Control* control, const Console& con
   if (!request.json) console.out << RenderInterventions(interventions->interventions(), console.style);
   else
     for (const v1::Intervention& each : interventions->interventions()) console.out << Json(each) << "\n";
+  TellLeftOut(interventions->left_out(), "interventions", console);
   return kDone;
 }
 

@@ -98,6 +98,15 @@ TEST_F(Commands, FindingsAsksForOpenOnesOnly) {
   EXPECT_TRUE(control.asked_findings.open_only());
 }
 
+TEST_F(Commands, SaysWhenTheAnswerIsNotAll) {
+  control.findings.add_findings();
+  control.findings.set_left_out(12);
+  request.json = true;
+  EXPECT_EQ(Run(Command::kFindings), kDone);
+  EXPECT_EQ(LineCount(out.str()), 1u);
+  EXPECT_EQ(err.str(), "gyrostatctl: 12 older findings are left out: they did not fit into one answer.\n");
+}
+
 TEST_F(Commands, ApproveAndRejectCarryAuthorAndReason) {
   request.id = "gpt/1";
   request.author = "ada";
