@@ -33,7 +33,8 @@ struct Draft {
   std::string logits, shell;
 };
 
-// CLI11 answers "missing" and "unknown" through exceptions; our own second looks use the same way out, inside this file.
+// CLI11 answers "missing" and "unknown" through exceptions; our own second looks use the same way out, inside this
+// file.
 [[noreturn]] void Refuse(const std::string& sentence) { throw CLI::ValidationError(sentence, kUsage); }
 
 CLI::App* Add(CLI::App* app, Draft* draft, Command command, const std::string& name, const std::string& about,

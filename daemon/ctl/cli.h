@@ -1,4 +1,5 @@
-// The command line: words in, a Request or a text to print and an exit code out. cli.cc is the only file that knows CLI11.
+// The command line: words in, a Request or a text to print and an exit code out. cli.cc is the only file that knows
+// CLI11.
 #pragma once
 
 #include <optional>

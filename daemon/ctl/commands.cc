@@ -41,7 +41,8 @@ int Show(const Request& request, Control* control, const Console& console) {
 // The daemon sends the newest that fit into one message; silence about the rest would be read as "that is all".
 void TellLeftOut(uint32_t left_out, std::string_view what, const Console& console) {
   if (left_out > 0)
-    console.err << "gyrostatctl: " << left_out << " older " << what << " are left out: they did not fit into one answer.\n";
+    console.err << "gyrostatctl: " << left_out << " older " << what
+                << " are left out: they did not fit into one answer.\n";
 }
 
 int Rank(std::string_view severity) { return severity == "critical" ? 2 : severity == "warning" ? 1 : 0; }

@@ -12,8 +12,8 @@
 
 namespace gyrostat::ctl {
 
-// Every call but Watch ends within a deadline. UNAVAILABLE and DEADLINE_EXCEEDED mean that no daemon answered; any other
-// error is the daemon's own, with its sentence. Not thread-safe.
+// Every call but Watch ends within a deadline. UNAVAILABLE and DEADLINE_EXCEEDED mean that no daemon answered; any
+// other error is the daemon's own, with its sentence. Not thread-safe.
 class Control {
  public:
   virtual ~Control() = default;

@@ -27,7 +27,9 @@ const char* VerdictToken(Verdict verdict) {
 
 class Report {
  public:
-  void Ok(std::string name, std::string seen) { checks_.push_back({std::move(name), Verdict::kOk, std::move(seen), ""}); }
+  void Ok(std::string name, std::string seen) {
+    checks_.push_back({std::move(name), Verdict::kOk, std::move(seen), ""});
+  }
   void Warn(std::string name, std::string seen, std::string advice) {
     checks_.push_back({std::move(name), Verdict::kWarn, std::move(seen), std::move(advice)});
   }
@@ -48,7 +50,8 @@ void JudgeDaemon(const DoctorFacts& facts, Report* report) {
                facts.endpoints_grpc + ".";
     else if (facts.endpoints_grpc.empty())
       advice += " With --data-dir DIR doctor reads from DIR/endpoints.json where it listens.";
-    report->Fail("daemon", "no answer at " + facts.address + ": " + std::string(facts.status.status().message()), advice);
+    report->Fail("daemon", "no answer at " + facts.address + ": " + std::string(facts.status.status().message()),
+                 advice);
     return;
   }
   const v1::GetStatusResponse& status = *facts.status;
@@ -75,8 +78,9 @@ void JudgeDaemon(const DoctorFacts& facts, Report* report) {
     report->Warn("reports", std::to_string(status.reports_refused_total()) + " refused",
                  "The daemon's log says why each stream was refused; wrong shapes and bad run names are common.");
   if (status.streams() == 0)
-    report->Warn("streams", "no job is connected",
-                 "In the job: is GYROSTAT_ADDRESS set, and GYROSTAT_DISABLE not? gyrostat.watch(...) tells in its log.");
+    report->Warn(
+        "streams", "no job is connected",
+        "In the job: is GYROSTAT_ADDRESS set, and GYROSTAT_DISABLE not? gyrostat.watch(...) tells in its log.");
   if (status.started_at_ms() > facts.now_unix_ms + kSkewMs)
     report->Warn("clock", "the daemon started " +
                               std::to_string((status.started_at_ms() - facts.now_unix_ms) / 1000) + " s in the future",
@@ -110,7 +114,8 @@ void JudgeDisk(const DoctorFacts& facts, Report* report) {
   const std::string room = std::to_string(dir.bytes_free / kMiB) + " MiB free of " +
                            std::to_string(dir.bytes_total / kMiB) + " in " + dir.path;
   if (dir.bytes_free < kBytesFail) report->Fail("disk", room, "Make room: history is lost when the disk is full.");
-  else if (dir.bytes_free < kBytesWarn) report->Warn("disk", room, "Make room soon: a day of history takes about 1 GiB.");
+  else if (dir.bytes_free < kBytesWarn)
+    report->Warn("disk", room, "Make room soon: a day of history takes about 1 GiB.");
   else report->Ok("disk", room);
 }
 

@@ -8,8 +8,8 @@
 
 namespace gyrostat::ctl {
 
-// `address` as --address takes it (HOST:PORT, [IPV6]:PORT, unix:PATH). `token`, where not empty, goes with every call as
-// `authorization: Bearer`. Does not connect yet.
+// `address` as --address takes it (HOST:PORT, [IPV6]:PORT, unix:PATH). `token`, where not empty, goes with every call
+// as `authorization: Bearer`. Does not connect yet.
 std::unique_ptr<Control> MakeGrpcControl(const std::string& address, const std::string& token);
 
 }  // namespace gyrostat::ctl

@@ -1,7 +1,7 @@
 // What --json prints: one object a line, with the field names of the contract (README.md here lists them).
 //
-// Pure. Numbers that are not finite are the strings "NaN", "Infinity" and "-Infinity"; a value that does not exist is null;
-// bytes that are not UTF-8 become U+FFFD. Field order is fixed, so that two runs can be compared with diff.
+// Pure. Numbers that are not finite are the strings "NaN", "Infinity" and "-Infinity"; a value that does not exist is
+// null; bytes that are not UTF-8 become U+FFFD. Field order is fixed, so that two runs can be compared with diff.
 #pragma once
 
 #include <span>

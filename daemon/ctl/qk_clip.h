@@ -1,5 +1,5 @@
-// The clip calculator: what QK-Clip would do to the heads of one layer. The arithmetic is remedy/'s, so that operator and
-// daemon cannot disagree.
+// The clip calculator: what QK-Clip would do to the heads of one layer. The arithmetic is remedy/'s, so that operator
+// and daemon cannot disagree.
 #pragma once
 
 #include "ctl/console.h"
@@ -7,8 +7,8 @@
 
 namespace gyrostat::ctl {
 
-// Prints a row for each head; kRefused, and a sentence, for arguments that cannot be. A maximum that is not finite is never
-// clipped: its own factors are 1.
+// Prints a row for each head; kRefused, and a sentence, for arguments that cannot be. A maximum that is not finite is
+// never clipped: its own factors are 1.
 int QkClip(const Request& request, const Console& console);
 
 }  // namespace gyrostat::ctl

@@ -119,12 +119,16 @@ std::string RenderRuns(const v1::ListRunsResponse& runs, const Style& style, int
   Table table({{"RUN"}, {"STATE"}, {"MODE"}, {"STEP", true}, {"RANKS", true}, {"LAST REPORT"},
                {"FINDINGS", true}, {"PENDING", true}, {"ATTEMPTS", true}});
   for (const v1::RunSummary& run : runs.runs())
-    table.Row({{run.run(), Tint::kBold}, {run.state(), TintOfState(run.state())},
-               {Token(run.mode()), TintOfMode(run.mode())}, {std::to_string(run.step())},
-               {std::to_string(run.ranks())}, {Ago(now_unix_ms, run.last_report_at_ms())},
-               {std::to_string(run.findings_open()), run.findings_open() > 0 ? Tint::kWarn : Tint::kNone},
-               {std::to_string(run.interventions_pending()), run.interventions_pending() > 0 ? Tint::kWarn : Tint::kNone},
-               {std::to_string(run.attempts())}});
+    table.Row(
+        {{run.run(), Tint::kBold},
+         {run.state(), TintOfState(run.state())},
+         {Token(run.mode()), TintOfMode(run.mode())},
+         {std::to_string(run.step())},
+         {std::to_string(run.ranks())},
+         {Ago(now_unix_ms, run.last_report_at_ms())},
+         {std::to_string(run.findings_open()), run.findings_open() > 0 ? Tint::kWarn : Tint::kNone},
+         {std::to_string(run.interventions_pending()), run.interventions_pending() > 0 ? Tint::kWarn : Tint::kNone},
+         {std::to_string(run.attempts())}});
   return table.Render(style);
 }
 

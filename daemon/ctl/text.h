@@ -1,7 +1,7 @@
 // Text for terminals: safe to print, aligned, coloured only where asked for.
 //
-// Names and messages come from training jobs, so from strangers: whatever is printed goes through Escape, here, once, and
-// not at each caller. Pure: what the terminal can do comes in as a Style.
+// Names and messages come from training jobs, so from strangers: whatever is printed goes through Escape, here, once,
+// and not at each caller. Pure: what the terminal can do comes in as a Style.
 #pragma once
 
 #include <cstddef>
@@ -44,8 +44,8 @@ std::string Rfc3339(int64_t unix_ms);
 // "4 s ago", "3 min ago", "2 h ago", "5 d ago"; "never" for 0; "just now" for the future within a minute of clock skew.
 std::string Ago(int64_t now_unix_ms, int64_t then_unix_ms);
 
-// One character for each bucket of `values`, scaled between the smallest and largest finite one; 'x' marks a bucket that
-// holds a value that is not finite. At most `columns` buckets; "" for no values.
+// One character for each bucket of `values`, scaled between the smallest and largest finite one; 'x' marks a bucket
+// that holds a value that is not finite. At most `columns` buckets; "" for no values.
 std::string Sparkline(const Style& style, std::span<const double> values, size_t columns);
 
 struct Cell {
@@ -53,8 +53,8 @@ struct Cell {
   Tint tint = Tint::kNone;
 };
 
-// Columns as wide as their widest cell, two blanks between; numbers to the right. A row may carry a note: a sentence that
-// is printed below it, indented, wrapped to the style's width.
+// Columns as wide as their widest cell, two blanks between; numbers to the right. A row may carry a note: a sentence
+// that is printed below it, indented, wrapped to the style's width.
 class Table {
  public:
   struct Column {

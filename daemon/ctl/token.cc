@@ -14,9 +14,10 @@ constexpr size_t kTokenBytesMax = 4096;  // What fits into one gRPC header with 
 
 absl::StatusOr<std::string> ReadToken(const std::string& file, const std::string& address) {
   if (!IsOnThisMachine(address))
-    return absl::InvalidArgumentError("--token-file with --address " + address +
-                                      ": a token is only sent to this machine (127.0.0.1, [::1], localhost or unix:PATH), "
-                                      "since there is no TLS yet");
+    return absl::InvalidArgumentError(
+        "--token-file with --address " + address +
+        ": a token is only sent to this machine (127.0.0.1, [::1], localhost or unix:PATH), "
+        "since there is no TLS yet");
   errno = 0;
   std::ifstream in(file);
   std::string line;
@@ -24,7 +25,8 @@ absl::StatusOr<std::string> ReadToken(const std::string& file, const std::string
     return absl::InvalidArgumentError("--token-file " + file + " cannot be read: " + std::strerror(errno));
   line.erase(0, std::min(line.find_first_not_of(" \t"), line.size()));
   line.erase(line.find_last_not_of(" \t\r") + 1);
-  if (line.empty()) return absl::InvalidArgumentError("--token-file " + file + " has an empty first line, wanted a token");
+  if (line.empty())
+    return absl::InvalidArgumentError("--token-file " + file + " has an empty first line, wanted a token");
   const bool printable = std::all_of(line.begin(), line.end(), [](char c) { return c > 0x20 && c < 0x7f; });
   if (!printable || line.size() > kTokenBytesMax)
     return absl::InvalidArgumentError("--token-file " + file + " holds " + std::to_string(line.size()) +

@@ -115,7 +115,8 @@ std::string WatchScreen::Render(const Style& style, size_t rows, int64_t now_uni
   // Headings, the last line and the page above are fixed; findings and interventions share the rest.
   const size_t fixed = page.size() + 4;
   const size_t left = rows > fixed ? rows - fixed : 2;
-  const size_t for_findings = std::min(findings.size(), std::max(left / 2, left - std::min(left, interventions.size())));
+  const size_t for_findings =
+      std::min(findings.size(), std::max(left / 2, left - std::min(left, interventions.size())));
   std::vector<std::string> lines;
   lines.push_back("open findings: " + std::to_string(findings.size()));
   Section(findings, for_findings, &lines);

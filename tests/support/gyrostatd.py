@@ -3,7 +3,8 @@
     with Daemon(tmp_path) as daemon:
         daemon.get("/healthz")
 
-Everything waits on a condition with a deadline. The daemon's stderr is kept in `daemon.log_path` and shown when it fails.
+Everything waits on a condition with a deadline. The daemon's stderr is kept in `daemon.log_path` and shown when it
+fails.
 """
 import http.client
 import os

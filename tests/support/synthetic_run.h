@@ -38,7 +38,8 @@ class SyntheticRun {
   // The first message of a stream that starts at boundary 0.
   v1::Hello MakeHello() const;
 
-  // The next report: boundary and sequence rise by one, the step is the boundary. Overwrites `*out` and keeps its memory.
+  // The next report: boundary and sequence rise by one, the step is the boundary. Overwrites `*out` and keeps its
+  // memory.
   void NextReport(v1::Report* out);
 
   // Applies a clip order before the next report, as a client would, and says what became of it. Orders of other kinds,

@@ -68,8 +68,9 @@ TEST(Parse, ModeTakesARunOrAll) {
 }
 
 TEST(Parse, ModeRefusesHalfACommand) {
-  EXPECT_EQ(Refused({"mode", "act"}), "mode takes a run and a mode, 1 words given; wanted: mode RUN observe|advise|act, "
-                                      "or mode --all observe|advise|act");
+  EXPECT_EQ(Refused({"mode", "act"}),
+            "mode takes a run and a mode, 1 words given; wanted: mode RUN observe|advise|act, "
+            "or mode --all observe|advise|act");
   EXPECT_EQ(Refused({"mode", "--all", "gpt", "act"}),
             "mode --all takes the mode alone, 2 words given; wanted: mode --all observe|advise|act");
   EXPECT_EQ(Refused({"mode", "gpt", "atc"}), "mode \"atc\" is unknown; wanted: observe, advise or act");
@@ -143,7 +144,8 @@ TEST(ParseNumbers, NamesTheWordThatIsNone) {
 
 TEST(BashCompletion, KnowsEveryCommandAndItsOptions) {
   const std::string script = BashCompletion();
-  for (const std::string part : {"runs) words=", "--fail-on", "observe advise act", "complete -o default -F _gyrostatctl"})
+  for (const std::string part :
+       {"runs) words=", "--fail-on", "observe advise act", "complete -o default -F _gyrostatctl"})
     EXPECT_NE(script.find(part), std::string::npos) << part;
 }
 

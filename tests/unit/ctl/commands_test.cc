@@ -52,8 +52,9 @@ TEST_F(Commands, JsonIsOneObjectALine) {
 TEST_F(Commands, NobodyThereIsExitCode3AndSaysWhatToDo) {
   for (const auto& failure : {absl::UnavailableError("connection refused"), absl::DeadlineExceededError("too late")}) {
     control.failure = failure;
-    for (const Command each : {Command::kRuns, Command::kShow, Command::kFindings, Command::kInterventions,
-                               Command::kApprove, Command::kReject, Command::kMode, Command::kWatch, Command::kSeries}) {
+    for (const Command each :
+         {Command::kRuns, Command::kShow, Command::kFindings, Command::kInterventions, Command::kApprove,
+          Command::kReject, Command::kMode, Command::kWatch, Command::kSeries}) {
       EXPECT_EQ(Run(each), kUnreachable);
       EXPECT_EQ(out.str(), "");
       EXPECT_EQ(err.str(), "gyrostatctl: no gyrostatd answers at 127.0.0.1:7431 (" + std::string(failure.message()) +

@@ -20,7 +20,8 @@ class FakeControl : public Control {
   v1::Intervention answered;
   std::vector<std::string> mode_runs;
   std::vector<std::pair<int64_t, double>> series;
-  // Each stream that Watch opens sends `views` and then breaks with the first of these (UNAVAILABLE when there is none).
+  // Each stream that Watch opens sends `views` and then breaks with the first of these (UNAVAILABLE when there is
+  // none).
   std::vector<v1::RunView> views;
   std::deque<absl::Status> watch_ends;
   int connections = 0;
