@@ -1,0 +1,244 @@
+#include "config/config.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <set>
+
+#include "absl/status/status.h"
+#include "config/keys.h"
+#include "config/suggest.h"
+#include "config/yaml_reader.h"
+
+namespace gyrostat::config {
+namespace {
+
+// The commented default file has some 10 KiB.
+constexpr size_t kFileBytesMax = 256 << 10;
+// What is shown of a value that was refused.
+constexpr size_t kSeenBytesMax = 60;
+
+std::string Seen(const Entry& entry) {
+  switch (entry.kind) {
+    case Entry::Kind::kNull: return "no value";
+    case Entry::Kind::kMap: return "a map";
+    case Entry::Kind::kScalar: break;
+    case Entry::Kind::kList: {
+      std::string items;
+      for (const std::string& item : entry.items)
+        if (items.size() <= kSeenBytesMax) items += (items.empty() ? "" : ", ") + item;
+      return "[" + items.substr(0, kSeenBytesMax) + (items.size() > kSeenBytesMax ? "…" : "") + "]";
+    }
+  }
+  return "'" + entry.text.substr(0, kSeenBytesMax) + (entry.text.size() > kSeenBytesMax ? "…" : "") + "'";
+}
+
+// Reads one file's entries into a Config and gathers what is wrong.
+class Loader {
+ public:
+  explicit Loader(std::string file) : file_(std::move(file)) {
+    for (const Key& key : Keys()) {
+      keys_[key.name] = &key;
+      for (size_t dot = key.name.find('.'); dot != std::string::npos; dot = key.name.find('.', dot + 1))
+        sections_.insert(key.name.substr(0, dot));
+      names_.push_back(key.name);
+    }
+    names_.insert(names_.end(), sections_.begin(), sections_.end());
+  }
+
+  absl::StatusOr<Config> Load(std::string_view text) {
+    const YamlContent content = ReadYaml(text);
+    for (const Complaint& complaint : content.complaints) Complain(complaint.line, "", complaint.text);
+    for (const Entry& entry : content.entries) Take(entry);
+    for (const Order& order : Orders())
+      if (!order.holds(config_)) ComplainOf(order);
+    if (complaints_.empty()) return config_;
+    std::stable_sort(complaints_.begin(), complaints_.end(),
+                     [](const Complaint& a, const Complaint& b) { return a.line < b.line; });
+    std::string all;
+    for (const Complaint& complaint : complaints_) {
+      if (!all.empty()) all += "\n";
+      all += file_ + ":" + (complaint.line > 0 ? std::to_string(complaint.line) + ":" : "") + " " + complaint.text;
+    }
+    return absl::InvalidArgumentError(all);
+  }
+
+ private:
+  void Complain(int line, const std::string& key, const std::string& text) {
+    complaints_.push_back({line, key.empty() ? text : key + ": " + text});
+  }
+
+  void Take(const Entry& entry) {
+    const auto [first, is_new] = lines_.emplace(entry.path, entry.line);
+    if (!is_new)
+      return Complain(entry.line, entry.path, "given twice, first on line " + std::to_string(first->second));
+    if (const auto found = keys_.find(entry.path); found != keys_.end()) return TakeValue(*found->second, entry);
+    if (sections_.count(entry.path) > 0) {
+      if (entry.kind != Entry::Kind::kMap && entry.kind != Entry::Kind::kNull)
+        Complain(entry.line, entry.path, "saw " + Seen(entry) + ", accepted is a map of " + Children(entry.path));
+      return;
+    }
+    // Of an unknown section only its name is a mistake, not all that is in it.
+    const std::string parent = Parent(entry.path);
+    if (!parent.empty() && sections_.count(parent) == 0) return;
+    const std::string meant = Nearest(entry.path, names_);
+    Complain(entry.line, entry.path,
+             meant.empty() ? "there is no such key; " + (parent.empty() ? std::string("a file") : parent) + " may have " +
+                                 Children(parent)
+                           : "there is no such key; is " + meant + " meant?");
+  }
+
+  void TakeValue(const Key& key, const Entry& entry) {
+    if (key.set(entry, &config_)) return;
+    const std::string own = key.explain ? key.explain(entry) : "";
+    Complain(entry.line, key.name, own.empty() ? "saw " + Seen(entry) + ", accepted is " + key.accepted : own);
+  }
+
+  void ComplainOf(const Order& order) {
+    // Only one of the two may be in the file: that line is to blame.
+    const auto line = lines_.count(order.name) > 0 ? lines_[order.name] : lines_[order.limit];
+    Complain(line, order.name,
+             "is " + keys_[order.name]->show(config_) + ", accepted is at most " + order.limit + ", which is " +
+                 keys_[order.limit]->show(config_));
+  }
+
+  static std::string Parent(const std::string& path) {
+    const size_t dot = path.rfind('.');
+    return dot == std::string::npos ? "" : path.substr(0, dot);
+  }
+
+  // The words that may follow a section's name.
+  std::string Children(const std::string& section) const {
+    std::set<std::string> children;
+    const std::string prefix = section.empty() ? "" : section + ".";
+    for (const std::string& name : names_)
+      if (name.rfind(prefix, 0) == 0)
+        children.insert(name.substr(prefix.size(), name.find('.', prefix.size()) - prefix.size()));
+    std::string text;
+    for (const std::string& child : children) text += (text.empty() ? "" : ", ") + child;
+    return text;
+  }
+
+  const std::string file_;
+  std::map<std::string, const Key*> keys_;
+  std::vector<std::string> names_;  // Of keys and sections.
+  std::set<std::string> sections_;
+  std::map<std::string, int> lines_;  // Where each path was given first.
+  Config config_;
+  std::vector<Complaint> complaints_;
+};
+
+// `text` as comment lines of at most 100 columns.
+std::string Comment(const std::string& indent, const std::string& text) {
+  std::string lines, line = indent + "#";
+  size_t at = 0;
+  while (at < text.size()) {
+    size_t end = text.find(' ', at);
+    if (end == std::string::npos) end = text.size();
+    if (line.size() + 1 + (end - at) > 100) {
+      lines += line + "\n";
+      line = indent + "#";
+    }
+    line += " " + text.substr(at, end - at);
+    at = end + 1;
+  }
+  return lines + line + "\n";
+}
+
+std::string CapitalLetter(std::string text) {
+  if (!text.empty() && text[0] >= 'a' && text[0] <= 'z') text[0] = static_cast<char>(text[0] - 'a' + 'A');
+  return text;
+}
+
+// The whole file, or why not. Only regular files: a pipe could have no end.
+absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return absl::NotFoundError(path + ": cannot be read: " + std::strerror(errno));
+  struct stat info {};
+  std::string text, problem;
+  if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) problem = "is not a regular file";
+  char buffer[8192];
+  while (problem.empty()) {
+    const ssize_t got = read(fd, buffer, sizeof(buffer));
+    if (got == 0) break;
+    if (got < 0) {
+      problem = std::string("cannot be read: ") + std::strerror(errno);
+    } else {
+      text.append(buffer, static_cast<size_t>(got));
+      if (text.size() > kFileBytesMax)
+        problem = "is larger than " + std::to_string(kFileBytesMax) + " bytes, which no configuration is";
+    }
+  }
+  close(fd);
+  if (problem.empty()) return text;
+  return absl::InvalidArgumentError(path + ": " + problem);
+}
+
+}  // namespace
+
+absl::StatusOr<Config> LoadFile(const std::string& path) {
+  const absl::StatusOr<std::string> text = ReadFile(path);
+  if (!text.ok()) return text.status();
+  return Parse(*text, path);
+}
+
+absl::StatusOr<Config> Parse(std::string_view text, const std::string& file) {
+  absl::StatusOr<Config> config = Loader(file).Load(text);
+  // One tau for what is watched and what is clipped.
+  if (config.ok()) config->engine.run.detect.attn_logit.tau = config->engine.run.policy.qk_clip.tau;
+  return config;
+}
+
+std::string DefaultYaml() {
+  std::string yaml =
+      "# gyrostatd reads this with --config. Every key may be left out; what stands here is its default.\n"
+      "# Keys marked (reload) change while the daemon runs, when the file changes or on SIGHUP; a file\n"
+      "# with a mistake changes nothing. `gyrostatd --check --config FILE` says all that is wrong.\n";
+  const Config defaults;
+  std::vector<std::string> open;  // Sections that we are in.
+  for (const Key& key : Keys()) {
+    std::vector<std::string> parts;
+    for (size_t at = 0; at <= key.name.size();) {
+      const size_t dot = std::min(key.name.find('.', at), key.name.size());
+      parts.push_back(key.name.substr(at, dot - at));
+      at = dot + 1;
+    }
+    size_t common = 0;
+    while (common < open.size() && common + 1 < parts.size() && open[common] == parts[common]) ++common;
+    open.resize(common);
+    while (open.size() + 1 < parts.size()) {
+      yaml += (open.empty() ? "\n" : "") + std::string(2 * open.size(), ' ') + parts[open.size()] + ":\n";
+      open.push_back(parts[open.size()]);
+    }
+    if (parts.size() == 1) yaml += "\n";
+    const std::string indent(2 * open.size(), ' ');
+    yaml += Comment(indent, key.description + " " + CapitalLetter(key.accepted) + "." +
+                                (key.change == Change::kReload ? " (reload)" : ""));
+    yaml += indent + parts.back() + ": " + key.show(defaults) + "\n";
+  }
+  return yaml;
+}
+
+std::vector<std::string> KeysNeedingRestart(const Config& running, const Config& wanted) {
+  std::vector<std::string> names;
+  for (const Key& key : Keys())
+    if (key.change == Change::kRestart && key.show(running) != key.show(wanted)) names.push_back(key.name);
+  return names;
+}
+
+std::string DefaultDataDir() {
+  const char* state = std::getenv("XDG_STATE_HOME");
+  const char* home = std::getenv("HOME");
+  if (geteuid() == 0) return "/var/lib/gyrostat";
+  if (state != nullptr && state[0] == '/') return std::string(state) + "/gyrostat";
+  if (home != nullptr && home[0] == '/') return std::string(home) + "/.local/state/gyrostat";
+  return "/var/lib/gyrostat";
+}
+
+}  // namespace gyrostat::config

@@ -1,0 +1,177 @@
+#include "config/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cctype>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <sstream>
+
+namespace gyrostat::config {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+const fs::path kHere = fs::path(GYROSTAT_SOURCE_DIR) / "tests/unit/config";
+
+std::string Read(const fs::path& path) {
+  std::ifstream in(path);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+std::vector<std::string> Lines(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+std::string ErrorOf(std::string_view yaml) {
+  const auto config = Parse(yaml, "f");
+  return config.ok() ? "" : std::string(config.status().message());
+}
+
+TEST(Config, IsItsDefaultsWhereTheFileSaysNothing) {
+  for (const char* text : {"", "\n", "# only a comment\n", "---\n", "{}", "policy:\n"}) {
+    const auto config = Parse(text, "f");
+    ASSERT_TRUE(config.ok()) << text << config.status();
+    EXPECT_EQ(config->grpc_listen, "127.0.0.1:7431");
+    EXPECT_EQ(config->http_listen, "127.0.0.1:7432");
+    EXPECT_EQ(config->engine.run.policy.qk_clip.tau, 100);
+    EXPECT_EQ(config->engine.run.policy.mode, model::Mode::kObserve);
+    EXPECT_THAT(KeysNeedingRestart(*config, Config{}), IsEmpty());
+  }
+}
+
+TEST(Config, ReachesTheOptionsOfEveryRoom) {
+  const auto config = LoadFile(kHere / "full.good.yaml");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->grpc_listen, "[::1]:0");
+  EXPECT_EQ(config->http_listen, "localhost:9000");
+  EXPECT_EQ(config->data_dir, "/var/lib/elsewhere");
+  EXPECT_EQ(config->log_level, base::LogLevel::kDebug);
+  const policy::PolicyOptions& policy = config->engine.run.policy;
+  EXPECT_EQ(policy.mode, model::Mode::kAct);
+  EXPECT_THAT(policy.automatic, ElementsAre(model::InterventionKind::kCollect));
+  EXPECT_EQ(policy.qk_clip.tau, 30.5);
+  EXPECT_EQ(policy.qk_clip.where, model::ClipWhere::kLocal);
+  EXPECT_EQ(policy.qk_clip.variant, model::ClipVariant::kQOnly);
+  const detect::DetectOptions& detect = config->engine.run.detect;
+  EXPECT_EQ(detect.attn_logit.tau, 30.5) << "the tau of the clips";
+  EXPECT_EQ(detect.loss_spike.heal_records, 5u);
+  EXPECT_EQ(detect.loss_spike.enter_sigmas, 10);
+  EXPECT_NE(detect.grad_spike.heal_records, 5u) << "the other detector keeps its own";
+  EXPECT_EQ(config->engine.shards, 7u);
+  EXPECT_EQ(config->telemetry.ended_ttl, base::Milliseconds(60000));
+}
+
+TEST(Config, SaysAllThatIsWrongWithABadFile) {
+  int files = 0;
+  for (const auto& entry : fs::directory_iterator(kHere)) {
+    const std::string name = entry.path().filename();
+    if (name.find(".bad.yaml") == std::string::npos) continue;
+    ++files;
+    const std::string text = Read(entry.path());
+    std::vector<std::string> expected;
+    for (const std::string& line : Lines(text))
+      if (line.rfind("# error: ", 0) == 0)
+        expected.push_back(name + ":" + (std::isdigit(line[9]) != 0 ? "" : " ") + line.substr(9));
+    EXPECT_THAT(expected, testing::Not(IsEmpty())) << name << " says nothing of what is wrong with it";
+    const auto config = Parse(text, name);
+    ASSERT_FALSE(config.ok()) << name << " was accepted";
+    EXPECT_EQ(config.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(Lines(std::string(config.status().message())), expected) << name;
+  }
+  EXPECT_GE(files, 12);
+}
+
+TEST(Config, AcceptsBothEndsOfARangeAndNothingBeyond) {
+  for (const char* text : {"engine.shards: 1", "engine.shards: 64", "policy.qk_clip.tau: 1", "policy.qk_clip.tau: 1e6",
+                           "telemetry.ended_ttl_s: 0", "telemetry.ended_ttl_s: 604800"})
+    EXPECT_EQ(ErrorOf(text), "") << text;
+  for (const char* text :
+       {"engine.shards: 0", "engine.shards: 65", "policy.qk_clip.tau: 0.999", "policy.qk_clip.tau: 1000000.1",
+        "telemetry.ended_ttl_s: -1", "telemetry.ended_ttl_s: 604801", "policy.qk_clip.tau: .inf",
+        "policy.qk_clip.tau: inf", "policy.qk_clip.tau: nan", "engine.shards: 0x2", "engine.shards: ''"})
+    EXPECT_NE(ErrorOf(text), "") << text;
+}
+
+TEST(Config, KeepsAnErrorShortHoweverLongTheValue) {
+  EXPECT_LT(ErrorOf("policy.mode: " + std::string(100000, 'x')).size(), 300u);
+  EXPECT_LT(ErrorOf("policy.automatic: [" + std::string(100000, 'x') + "]").size(), 500u);
+}
+
+TEST(Config, SaysWhyAFileCannotBeRead) {
+  const fs::path dir = fs::path(testing::TempDir()) / ("config_test." + std::to_string(getpid()));
+  fs::create_directories(dir);
+  EXPECT_EQ(LoadFile(dir / "none.yaml").status().message(),
+            (dir / "none.yaml").string() + ": cannot be read: No such file or directory");
+  EXPECT_EQ(LoadFile(dir).status().message(), dir.string() + ": is not a regular file");
+  std::ofstream(dir / "huge.yaml") << std::string(300 << 10, '#');
+  EXPECT_THAT(std::string(LoadFile(dir / "huge.yaml").status().message()), HasSubstr("is larger than 262144 bytes"));
+  fs::remove_all(dir);
+}
+
+TEST(Config, ShowsDefaultsThatReadBackTheSame) {
+  const std::string yaml = DefaultYaml();
+  const auto config = Parse(yaml, "default");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_THAT(KeysNeedingRestart(*config, Config{}), IsEmpty());
+  EXPECT_EQ(config->engine.run.detect.grad_spike.enter_sigmas, Config{}.engine.run.detect.grad_spike.enter_sigmas);
+  for (const std::string& line : Lines(yaml)) EXPECT_LE(line.size(), 100u) << line;
+}
+
+// deploy/gyrostat.yaml is what users copy: every key, with its default.
+TEST(Config, ShipsItsDefaultFile) {
+  const fs::path shipped = fs::path(GYROSTAT_SOURCE_DIR) / "deploy/gyrostat.yaml";
+  if (std::getenv("GYROSTAT_UPDATE_GOLDEN") != nullptr) std::ofstream(shipped) << DefaultYaml();
+  EXPECT_EQ(Read(shipped), DefaultYaml()) << "GYROSTAT_UPDATE_GOLDEN=1 rewrites it";
+  EXPECT_TRUE(LoadFile(shipped).ok());
+}
+
+TEST(Config, KnowsWhatNeedsARestart) {
+  const auto wanted = Parse("engine.shards: 3\nlisten.http: 127.0.0.1:1\npolicy.mode: act\nlog.level: debug", "f");
+  ASSERT_TRUE(wanted.ok());
+  EXPECT_THAT(KeysNeedingRestart(Config{}, *wanted), ElementsAre("listen.http", "engine.shards"));
+}
+
+class Environment {
+ public:
+  Environment(const char* name, const char* value) : name_(name) {
+    if (const char* old = std::getenv(name)) old_ = old;
+    if (value != nullptr) setenv(name, value, 1); else unsetenv(name);
+  }
+  ~Environment() {
+    if (old_) setenv(name_, old_->c_str(), 1); else unsetenv(name_);
+  }
+
+ private:
+  const char* name_;
+  std::optional<std::string> old_;
+};
+
+TEST(Config, FindsADataDirectoryOfTheUsersOwn) {
+  if (geteuid() == 0) {
+    EXPECT_EQ(DefaultDataDir(), "/var/lib/gyrostat");
+    return;
+  }
+  const Environment home("HOME", "/home/u");
+  {
+    const Environment state("XDG_STATE_HOME", "/state");
+    EXPECT_EQ(DefaultDataDir(), "/state/gyrostat");
+  }
+  const Environment state("XDG_STATE_HOME", "relative");
+  EXPECT_EQ(DefaultDataDir(), "/home/u/.local/state/gyrostat");
+}
+
+}  // namespace
+}  // namespace gyrostat::config
