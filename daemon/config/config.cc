@@ -88,10 +88,10 @@ class Loader {
     const std::string parent = Parent(entry.path);
     if (!parent.empty() && sections_.count(parent) == 0) return;
     const std::string meant = Nearest(entry.path, names_);
+    const std::string where = parent.empty() ? "a file" : parent;
     Complain(entry.line, entry.path,
-             meant.empty() ? "there is no such key; " + (parent.empty() ? std::string("a file") : parent) + " may have " +
-                                 Children(parent)
-                           : "there is no such key; is " + meant + " meant?");
+             "there is no such key; " +
+                 (meant.empty() ? where + " may have " + Children(parent) : "is " + meant + " meant?"));
   }
 
   void TakeValue(const Key& key, const Entry& entry) {
@@ -218,8 +218,8 @@ std::string DefaultYaml() {
     }
     if (parts.size() == 1) yaml += "\n";
     const std::string indent(2 * open.size(), ' ');
-    yaml += Comment(indent, key.description + " " + CapitalLetter(key.accepted) + "." +
-                                (key.change == Change::kReload ? " (reload)" : ""));
+    yaml += Comment(indent, key.description);
+    yaml += Comment(indent, CapitalLetter(key.accepted) + (key.change == Change::kReload ? ". (reload)" : "."));
     yaml += indent + parts.back() + ": " + key.show(defaults) + "\n";
   }
   return yaml;

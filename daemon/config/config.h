@@ -1,7 +1,7 @@
 // What gyrostatd is told by its file: YAML → the options of every room. No room knows that YAML exists.
 //
-// Every key is optional. Each is declared once (keys.h) with its name, meaning, default, range and whether it can be changed
-// while the daemon runs; the parser, its complaints and the commented default file all come from that declaration.
+// Every key is optional. Each is declared once (keys.h) with its name, meaning, default, range and whether it can be
+// changed while the daemon runs; parser, complaints and the commented default file all come from that declaration.
 #pragma once
 
 #include <string>
@@ -11,17 +11,18 @@
 #include "absl/status/statusor.h"
 #include "base/log.h"
 #include "engine/engine.h"
+#include "rpc/server.h"
 #include "telemetry/metrics.h"
 #include "web/server.h"
 
 namespace gyrostat::config {
 
 struct Config {
-  std::string grpc_listen = "127.0.0.1:7431";
   std::string http_listen = "127.0.0.1:7432";
   std::string data_dir;  // Empty: DefaultDataDir().
   base::LogLevel log_level = base::LogLevel::kInfo;
   engine::EngineOptions engine;
+  rpc::ServerOptions rpc;
   telemetry::MetricsOptions telemetry;
   web::ServerOptions web;
 };
@@ -33,7 +34,8 @@ absl::StatusOr<Config> LoadFile(const std::string& path);
 // The same for text that came from `file`.
 absl::StatusOr<Config> Parse(std::string_view text, const std::string& file);
 
-// Every key with its default, commented: what --print-default-config shows and deploy/gyrostat.yaml is. Parses to Config{}.
+// Every key with its default, commented: what --print-default-config shows and deploy/gyrostat.yaml is. Parses to the
+// defaults.
 std::string DefaultYaml();
 
 // Keys that differ between the two and take effect only after a restart.

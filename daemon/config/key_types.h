@@ -26,7 +26,10 @@ std::string Quoted(std::string_view text);
 
 template <class Get>
 Key IntegerKey(const char* name, const char* description, int64_t min, int64_t max, Get get, Change change) {
-  return {name, description, "a whole number from " + std::to_string(min) + " to " + std::to_string(max), change,
+  return {name,
+          description,
+          "a whole number from " + std::to_string(min) + " to " + std::to_string(max),
+          change,
           [=](const Entry& entry, Config* config) {
             const auto value = entry.kind == Entry::Kind::kScalar ? ReadInteger(entry.text) : std::nullopt;
             if (!value || *value < min || *value > max) return false;
@@ -42,7 +45,10 @@ Key IntegerKey(const char* name, const char* description, int64_t min, int64_t m
 template <class Get>
 Key DurationKey(const char* name, const char* description, int64_t min, int64_t max, int64_t unit_ms, Get get,
                 Change change) {
-  return {name, description, "a whole number from " + std::to_string(min) + " to " + std::to_string(max), change,
+  return {name,
+          description,
+          "a whole number from " + std::to_string(min) + " to " + std::to_string(max),
+          change,
           [=](const Entry& entry, Config* config) {
             const auto value = entry.kind == Entry::Kind::kScalar ? ReadInteger(entry.text) : std::nullopt;
             if (!value || *value < min || *value > max) return false;
@@ -55,7 +61,10 @@ Key DurationKey(const char* name, const char* description, int64_t min, int64_t 
 
 template <class Get>
 Key NumberKey(const char* name, const char* description, double min, double max, Get get, Change change) {
-  return {name, description, "a number from " + ShowNumber(min) + " to " + ShowNumber(max), change,
+  return {name,
+          description,
+          "a number from " + ShowNumber(min) + " to " + ShowNumber(max),
+          change,
           [=](const Entry& entry, Config* config) {
             const auto value = entry.kind == Entry::Kind::kScalar ? ReadNumber(entry.text) : std::nullopt;
             if (!value || *value < min || *value > max) return false;
@@ -78,7 +87,10 @@ std::string JoinChoices(const std::vector<Choice<E>>& choices) {
 
 template <class E, class Get>
 Key ChoiceKey(const char* name, const char* description, std::vector<Choice<E>> choices, Get get, Change change) {
-  return {name, description, "one of " + JoinChoices(choices), change,
+  return {name,
+          description,
+          "one of " + JoinChoices(choices),
+          change,
           [=](const Entry& entry, Config* config) {
             if (entry.kind != Entry::Kind::kScalar) return false;
             for (const auto& [token, value] : choices)
@@ -96,12 +108,16 @@ Key ChoiceKey(const char* name, const char* description, std::vector<Choice<E>> 
 // A list without repeats.
 template <class E, class Get>
 Key ChoicesKey(const char* name, const char* description, std::vector<Choice<E>> choices, Get get, Change change) {
-  return {name, description, "a list of any of " + JoinChoices(choices), change,
+  return {name,
+          description,
+          "a list of any of " + JoinChoices(choices),
+          change,
           [=](const Entry& entry, Config* config) {
             if (entry.kind != Entry::Kind::kList) return false;
             std::vector<E> wanted;
             for (const std::string& item : entry.items) {
-              const auto found = std::find_if(choices.begin(), choices.end(), [&](const auto& c) { return c.first == item; });
+              const auto found =
+                  std::find_if(choices.begin(), choices.end(), [&](const auto& c) { return c.first == item; });
               if (found == choices.end() || std::count(wanted.begin(), wanted.end(), found->second) > 0) return false;
               wanted.push_back(found->second);
             }
@@ -120,16 +136,20 @@ Key ChoicesKey(const char* name, const char* description, std::vector<Choice<E>>
 
 // `problem` says why a text is refused, or nothing.
 template <class Get>
-Key TextKey(const char* name, const char* description, const char* accepted, std::string (*problem)(const std::string&),
-            Get get, Change change) {
-  return {name, description, accepted, change,
-          [=](const Entry& entry, Config* config) {
-            if (entry.kind != Entry::Kind::kScalar || !problem(entry.text).empty()) return false;
-            get(*config) = entry.text;
-            return true;
-          },
-          [=](const Config& config) { return Quoted(get(config)); },
-          [=](const Entry& entry) { return entry.kind == Entry::Kind::kScalar ? problem(entry.text) : std::string(); }};
+Key TextKey(const char* name, const char* description, const char* accepted,
+            std::string (*problem)(const std::string&), Get get, Change change) {
+  return {
+      name,
+      description,
+      accepted,
+      change,
+      [=](const Entry& entry, Config* config) {
+        if (entry.kind != Entry::Kind::kScalar || !problem(entry.text).empty()) return false;
+        get(*config) = entry.text;
+        return true;
+      },
+      [=](const Config& config) { return Quoted(get(config)); },
+      [=](const Entry& entry) { return entry.kind == Entry::Kind::kScalar ? problem(entry.text) : std::string(); }};
 }
 
 }  // namespace gyrostat::config

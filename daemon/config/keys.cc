@@ -3,13 +3,18 @@
 #include "base/endpoint.h"
 #include "config/key_types.h"
 #include "config/run_keys.h"
+#include "rpc/listen_address.h"
 
 namespace gyrostat::config {
 namespace {
 
 using base::LogLevel;
 
-std::string AddressProblem(const std::string& text) {
+std::string GrpcAddressProblem(const std::string& text) {
+  return std::string(rpc::ParseListenAddress(text).status().message());
+}
+
+std::string HttpAddressProblem(const std::string& text) {
   std::string error;
   return base::ParseLoopbackEndpoint(text, &error) ? "" : error;
 }
@@ -19,57 +24,88 @@ std::string PathProblem(const std::string& text) {
 }
 
 void AppendFrontKeys(std::vector<Key>* keys) {
-  keys->push_back(TextKey("listen.grpc", "Where training jobs and gyrostatctl connect. Port 0: any free one.",
-                          "a loopback HOST:PORT", AddressProblem, [](auto& c) -> auto& { return c.grpc_listen; },
-                          Change::kRestart));
-  keys->push_back(TextKey("listen.http", "Where /metrics, /healthz and /readyz are. Port 0: any free one.",
-                          "a loopback HOST:PORT", AddressProblem, [](auto& c) -> auto& { return c.http_listen; },
-                          Change::kRestart));
-  keys->push_back(TextKey("data_dir",
-                          "Everything that is kept: journal, history, endpoints.json. One daemon at a time. Empty: "
-                          "$XDG_STATE_HOME/gyrostat, else ~/.local/state/gyrostat; for root, /var/lib/gyrostat.",
-                          "a directory", PathProblem, [](auto& c) -> auto& { return c.data_dir; }, Change::kRestart));
+  keys->push_back(TextKey(
+      "listen.grpc", "Where training jobs and gyrostatctl connect. Port 0: any free one.",
+      "a loopback HOST:PORT or unix:PATH",
+      GrpcAddressProblem, [](auto& c) -> auto& { return c.rpc.listen; }, Change::kRestart));
+  keys->push_back(TextKey(
+      "listen.http", "Where /metrics, /healthz and /readyz are. Port 0: any free one.", "a loopback HOST:PORT",
+      HttpAddressProblem, [](auto& c) -> auto& { return c.http_listen; }, Change::kRestart));
+  keys->push_back(TextKey(
+      "data_dir",
+      "Everything that is kept: journal, history, endpoints.json. One daemon at a time. Empty: "
+      "$XDG_STATE_HOME/gyrostat, else ~/.local/state/gyrostat; for root, /var/lib/gyrostat.",
+      "a directory", PathProblem, [](auto& c) -> auto& { return c.data_dir; }, Change::kRestart));
   keys->push_back(ChoiceKey<LogLevel>(
       "log.level", "What is logged, to standard error. debug: each decision. trace: each report.",
-      {{"trace", LogLevel::kTrace}, {"debug", LogLevel::kDebug}, {"info", LogLevel::kInfo}, {"warn", LogLevel::kWarn},
+      {{"trace", LogLevel::kTrace},
+       {"debug", LogLevel::kDebug},
+       {"info", LogLevel::kInfo},
+       {"warn", LogLevel::kWarn},
        {"error", LogLevel::kError}},
       [](auto& c) -> auto& { return c.log_level; }, Change::kReload));
 }
 
 void AppendEngineKeys(std::vector<Key>* keys) {
-  keys->push_back(IntegerKey("engine.shards", "Threads that judge. A run belongs to one of them.", 1, 64,
-                             [](auto& c) -> auto& { return c.engine.shards; }, Change::kRestart));
-  keys->push_back(IntegerKey("engine.queue_capacity_events",
-                             "Events that may wait for a shard. Beyond it, streams are slowed down; nothing is lost.", 16,
-                             1000000, [](auto& c) -> auto& { return c.engine.queue_capacity_events; }, Change::kRestart));
-  keys->push_back(IntegerKey("engine.runs_max", "Runs that the daemon knows at a time. More are refused.", 1, 100000,
-                             [](auto& c) -> auto& { return c.engine.runs_max; }, Change::kRestart));
-  keys->push_back(IntegerKey("engine.snapshot_every_reports",
-                             "How often a run's state is written whole; a restart replays at most so many reports of it.", 1,
-                             10000, [](auto& c) -> auto& { return c.engine.snapshot_every_reports; }, Change::kRestart));
-  keys->push_back(DurationKey("engine.tick_ms", "How often the daemon looks for silent runs.", 50, 60000, 1,
-                              [](auto& c) -> auto& { return c.engine.tick; }, Change::kRestart));
+  keys->push_back(IntegerKey(
+      "engine.shards", "Threads that judge. A run belongs to one of them.", 1, 64,
+      [](auto& c) -> auto& { return c.engine.shards; }, Change::kRestart));
+  keys->push_back(IntegerKey(
+      "engine.queue_capacity_events",
+      "Events that may wait for a shard. Beyond it, streams are slowed down; nothing is lost.", 16, 1000000,
+      [](auto& c) -> auto& { return c.engine.queue_capacity_events; }, Change::kRestart));
+  keys->push_back(IntegerKey(
+      "engine.runs_max", "Runs that the daemon knows at a time. More are refused.", 1, 100000,
+      [](auto& c) -> auto& { return c.engine.runs_max; }, Change::kRestart));
+  keys->push_back(IntegerKey(
+      "engine.snapshot_every_reports",
+      "How often a run's state is written whole; a restart replays at most so many reports of it.", 1, 10000,
+      [](auto& c) -> auto& { return c.engine.snapshot_every_reports; }, Change::kRestart));
+  keys->push_back(DurationKey(
+      "engine.tick_ms", "How often the daemon looks for silent runs.", 50, 60000, 1,
+      [](auto& c) -> auto& { return c.engine.tick; }, Change::kRestart));
+}
+
+void AppendRpcKeys(std::vector<Key>* keys) {
+  keys->push_back(IntegerKey(
+      "rpc.streams_max", "Training jobs connected at a time. More are refused.", 1, 100000,
+      [](auto& c) -> auto& { return c.rpc.streams_max; }, Change::kRestart));
+  keys->push_back(IntegerKey(
+      "rpc.watchers_max", "gyrostatctl watch at a time.", 1, 10000, [](auto& c) -> auto& { return c.rpc.watchers_max; },
+      Change::kRestart));
+  keys->push_back(IntegerKey(
+      "rpc.memory_max_mib", "Memory for what connections send and are sent; beyond it they are slowed down.", 64, 65536,
+      [](auto& c) -> auto& { return c.rpc.memory_max_mib; }, Change::kRestart));
+  keys->push_back(DurationKey(
+      "rpc.hello_deadline_ms", "A job that has not said what it is by then is disconnected.", 100, 600000, 1,
+      [](auto& c) -> auto& { return c.rpc.hello_deadline; }, Change::kRestart));
 }
 
 void AppendTelemetryKeys(std::vector<Key>* keys) {
-  keys->push_back(IntegerKey("telemetry.series_per_run_max",
-                             "Series of one run on /metrics. What does not fit is left out and counted.", 100, 100000,
-                             [](auto& c) -> auto& { return c.telemetry.series_per_run_max; }, Change::kRestart));
-  keys->push_back(IntegerKey("telemetry.series_total_max", "Series of all runs together; live runs come first.", 1000, 1000000,
-                             [](auto& c) -> auto& { return c.telemetry.series_total_max; }, Change::kRestart));
-  keys->push_back(DurationKey("telemetry.ended_ttl_s", "A run that ended leaves /metrics so long after its last report.", 0,
-                              604800, 1000, [](auto& c) -> auto& { return c.telemetry.ended_ttl; }, Change::kRestart));
-  keys->push_back(DurationKey("telemetry.silent_ttl_s", "A run that fell silent without a good-bye leaves it after this.", 60,
-                              7776000, 1000, [](auto& c) -> auto& { return c.telemetry.silent_ttl; }, Change::kRestart));
+  keys->push_back(IntegerKey(
+      "telemetry.series_per_run_max", "Series of one run on /metrics. What does not fit is left out and counted.",
+      100, 100000, [](auto& c) -> auto& { return c.telemetry.series_per_run_max; }, Change::kRestart));
+  keys->push_back(IntegerKey(
+      "telemetry.series_total_max", "Series of all runs together; live runs come first.", 1000, 1000000,
+      [](auto& c) -> auto& { return c.telemetry.series_total_max; }, Change::kRestart));
+  keys->push_back(DurationKey(
+      "telemetry.ended_ttl_s", "A run that ended leaves /metrics so long after its last report.", 0, 604800, 1000,
+      [](auto& c) -> auto& { return c.telemetry.ended_ttl; }, Change::kRestart));
+  keys->push_back(DurationKey(
+      "telemetry.silent_ttl_s", "A run that fell silent without a good-bye leaves it after this.", 60, 7776000, 1000,
+      [](auto& c) -> auto& { return c.telemetry.silent_ttl; }, Change::kRestart));
 }
 
 void AppendWebKeys(std::vector<Key>* keys) {
-  keys->push_back(IntegerKey("web.threads", "HTTP requests answered at the same time.", 1, 64,
-                             [](auto& c) -> auto& { return c.web.threads; }, Change::kRestart));
-  keys->push_back(IntegerKey("web.connections_waiting_max", "HTTP connections that may wait. More are closed unread.", 1, 4096,
-                             [](auto& c) -> auto& { return c.web.connections_waiting_max; }, Change::kRestart));
-  keys->push_back(DurationKey("web.request_timeout_ms", "Time for a whole HTTP request, and again for its answer.", 100, 60000,
-                              1, [](auto& c) -> auto& { return c.web.request_timeout; }, Change::kRestart));
+  keys->push_back(IntegerKey(
+      "web.threads", "HTTP requests answered at the same time.", 1, 64,
+      [](auto& c) -> auto& { return c.web.threads; }, Change::kRestart));
+  keys->push_back(IntegerKey(
+      "web.connections_waiting_max", "HTTP connections that may wait. More are closed unread.", 1, 4096,
+      [](auto& c) -> auto& { return c.web.connections_waiting_max; }, Change::kRestart));
+  keys->push_back(DurationKey(
+      "web.request_timeout_ms", "Time for a whole HTTP request, and again for its answer.", 100, 60000, 1,
+      [](auto& c) -> auto& { return c.web.request_timeout; }, Change::kRestart));
 }
 
 std::vector<Key> MakeKeys() {
@@ -78,6 +114,7 @@ std::vector<Key> MakeKeys() {
   AppendPolicyKeys(&keys);
   AppendDetectKeys(&keys);
   AppendEngineKeys(&keys);
+  AppendRpcKeys(&keys);
   AppendTelemetryKeys(&keys);
   AppendWebKeys(&keys);
   return keys;
@@ -86,9 +123,8 @@ std::vector<Key> MakeKeys() {
 std::vector<Order> MakeOrders() {
   std::vector<Order> orders;
   AppendDetectOrders(&orders);
-  orders.push_back({"telemetry.series_per_run_max", "telemetry.series_total_max", [](const Config& c) {
-                      return c.telemetry.series_per_run_max <= c.telemetry.series_total_max;
-                    }});
+  orders.push_back({"telemetry.series_per_run_max", "telemetry.series_total_max",
+                    [](const Config& c) { return c.telemetry.series_per_run_max <= c.telemetry.series_total_max; }});
   return orders;
 }
 

@@ -1,4 +1,5 @@
-// The keys of policy/ and detect/: how runs are judged and what may be done about it. All of them reload. Private to config/.
+// The keys of policy/ and detect/: how runs are judged and what may be done about it. All of them reload. Private to
+// config/.
 #pragma once
 
 #include <vector>

@@ -39,7 +39,8 @@ class Flattener final : public YAML::EventHandler {
     Open(mark, anchor, Frame::Kind::kList);
   }
   void OnSequenceEnd() override { Close(); }
-  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
+  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value) override {
     Open(mark, anchor, Frame::Kind::kMap);
   }
   void OnMapEnd() override { Close(); }

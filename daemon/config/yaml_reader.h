@@ -1,7 +1,7 @@
 // YAML text → a flat list of what it says, with line numbers. yaml_reader.cc is the only file that knows yaml-cpp.
 //
-// A configuration needs maps, plain values and lists of plain values. Anchors, aliases, other documents and deeper nesting are
-// refused, so that a small file cannot become a large one.
+// A configuration needs maps, plain values and lists of plain values. Anchors, aliases, other documents and deeper
+// nesting are refused, so that a small file cannot become a large one.
 #pragma once
 
 #include <string>

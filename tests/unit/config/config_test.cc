@@ -44,7 +44,7 @@ TEST(Config, IsItsDefaultsWhereTheFileSaysNothing) {
   for (const char* text : {"", "\n", "# only a comment\n", "---\n", "{}", "policy:\n"}) {
     const auto config = Parse(text, "f");
     ASSERT_TRUE(config.ok()) << text << config.status();
-    EXPECT_EQ(config->grpc_listen, "127.0.0.1:7431");
+    EXPECT_EQ(config->rpc.listen, "127.0.0.1:7431");
     EXPECT_EQ(config->http_listen, "127.0.0.1:7432");
     EXPECT_EQ(config->engine.run.policy.qk_clip.tau, 100);
     EXPECT_EQ(config->engine.run.policy.mode, model::Mode::kObserve);
@@ -55,7 +55,7 @@ TEST(Config, IsItsDefaultsWhereTheFileSaysNothing) {
 TEST(Config, ReachesTheOptionsOfEveryRoom) {
   const auto config = LoadFile(kHere / "full.good.yaml");
   ASSERT_TRUE(config.ok()) << config.status();
-  EXPECT_EQ(config->grpc_listen, "[::1]:0");
+  EXPECT_EQ(config->rpc.listen, "[::1]:0");
   EXPECT_EQ(config->http_listen, "localhost:9000");
   EXPECT_EQ(config->data_dir, "/var/lib/elsewhere");
   EXPECT_EQ(config->log_level, base::LogLevel::kDebug);

@@ -38,8 +38,10 @@ TEST(YamlReader, AnswersHostileText) {
   std::string indented;
   for (int i = 0; i < 600; ++i) indented += std::string(static_cast<size_t>(i), ' ') + "a:\n";
   std::vector<std::string> texts = {bomb, deep, deep_maps, dashes, indented, std::string("\0\x01\xff\xfe", 4)};
-  for (const char* text : {"\t- a", "%YAML 9.9\n---\na: 1", "!<x> {a: !!binary 1}", "a: |\n", "\"unterminated", "&a", "*a",
-                           "? ? ? ?", "- - - -", "a: b: c", "a: [}", "\xef\xbb\xbf" "a: 1"})
+  for (const char* text : {"\t- a", "%YAML 9.9\n---\na: 1", "!<x> {a: !!binary 1}", "a: |\n", "\"unterminated", "&a",
+                           "*a", "? ? ? ?", "- - - -", "a: b: c", "a: [}",
+                           "\xef\xbb\xbf"
+                           "a: 1"})
     texts.push_back(text);
   for (const std::string& text : texts) {
     const YamlContent content = ReadYaml(text);
