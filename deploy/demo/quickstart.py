@@ -2,7 +2,7 @@
 
 unguarded   watched, mode observe: gyrostat says what it sees and changes nothing
 guarded     watched, mode act: gyrostat clips the heads whose attention logits pass tau
-bare        the guarded job again with GYROSTAT_DISABLE=1, in blocks of steps between the guarded ones: what watching costs
+bare        the guarded job again with GYROSTAT_DISABLE=1, taking turns with it: what watching costs
 """
 
 import argparse
@@ -99,7 +99,8 @@ class Arm:
     def __init__(self, name, options, address, **watch):
         self.name, self.run = name, f"quickstart-{name}"
         self.losses, self.head_maxima, self.step_s = [], [], []
-        self.trainer = byte_gpt.Trainer(byte_gpt.Config(seed=options.seed, kv_heads=2 if options.attention == "gqa" else 4))
+        kv_heads = 2 if options.attention == "gqa" else 4
+        self.trainer = byte_gpt.Trainer(byte_gpt.Config(seed=options.seed, kv_heads=kv_heads))
         self.monitor = gyrostat.watch(self.trainer.model, self.trainer.optimizer, self.trainer.scheduler, run=self.run,
                                       address=address, **watch)
 
@@ -171,6 +172,7 @@ def summarise(arm, daemon):
 
 def print_table(result, heads_over, tau):
     unguarded, guarded = result["unguarded"], result["guarded"]
+    delay = guarded["median_delay_steps"]
     rows = [
         ("largest attention logit", f"{unguarded['peak_logit']:.0f}", f"{guarded['peak_logit']:.1f}"),
         (f"(head, step) pairs over tau = {tau:g}", f"{heads_over['unguarded']:.1%}", f"{heads_over['guarded']:.1%}"),
@@ -179,13 +181,14 @@ def print_table(result, heads_over, tau):
         ("loss spikes found", str(unguarded["loss_spikes"]), str(guarded["loss_spikes"])),
         ("interventions", "0 (observe)", str(guarded["interventions"])),
         ("clip orders applied", "0", str(guarded["orders_applied"])),
-        ("median delay, steps", "-", "-" if guarded["median_delay_steps"] is None else f"{guarded['median_delay_steps']:g}"),
+        ("median delay, steps", "-", "-" if delay is None else f"{delay:g}"),
     ]
     print(f"\n{'':<36}{'unguarded':>14}{'guarded':>14}")
     for label, left, right in rows:
         print(f"{label:<36}{left:>14}{right:>14}")
     ratio = result["step_time_ratio"]
-    print(f"\nA watched and clipped step takes {ratio:.2f} times as long as one without gyrostat (medians, taking turns).")
+    print(f"\nA watched and clipped step takes {ratio:.2f} times as long as one without gyrostat "
+          "(medians, taking turns).")
 
 
 def print_where_next(daemon, run, keep):

@@ -34,7 +34,7 @@ def wait_until(condition, what, deadline_s=DEADLINE_S):
 class Daemon:
     """One gyrostatd process over a data directory; free ports unless told otherwise."""
 
-    def __init__(self, directory, args=(), config=None, ready=True):
+    def __init__(self, directory, args=(), config=None, ready=True, grpc_port=0):
         directory = Path(directory)
         self.data_dir = directory / "data"
         self.config_path = directory / "gyrostat.yaml" if config is not None else None
@@ -42,6 +42,7 @@ class Daemon:
             self.config_path.write_text(config)
         self.log_path = directory / "gyrostatd.log"
         self.args = [str(a) for a in args]
+        self.grpc_port = grpc_port
         self.grpc = self.http = None
         self.stdout_lines = []
         self.process = None
@@ -49,7 +50,7 @@ class Daemon:
 
     def command(self):
         command = [str(BIN / "gyrostatd"), "--data-dir", str(self.data_dir),
-                   "--grpc-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"]
+                   "--grpc-listen", f"127.0.0.1:{self.grpc_port}", "--http-listen", "127.0.0.1:0"]
         if self.config_path:
             command += ["--config", str(self.config_path)]
         return command + self.args

@@ -1,0 +1,61 @@
+"""The demonstration's training job under a gyrostatd of the test: what the closed-loop tests drive."""
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import gyrostatd
+
+SOURCE = Path(os.environ.get("GYROSTAT_SOURCE_DIR", "."))
+sys.path.insert(0, str(SOURCE / "deploy" / "demo"))
+
+import byte_gpt  # noqa: E402
+import gyrostat  # noqa: E402
+
+
+def ctl(daemon, *arguments):
+    """gyrostatctl's objects."""
+    done = subprocess.run([gyrostatd.BIN / "gyrostatctl", *map(str, arguments), "--json", "--address", daemon.grpc],
+                          capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, f"gyrostatctl {arguments}: {done.stderr}"
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+class Job:
+    """One run of the runaway recipe. `maxima[step]` lists layers x heads, as the model itself saw them."""
+
+    def __init__(self, daemon, run, seed, kv_heads=4, **watch):
+        self.run, self.losses, self.maxima, self.seconds = run, [], [], []
+        self.trainer = byte_gpt.Trainer(byte_gpt.Config(seed=seed, kv_heads=kv_heads))
+        self.monitor = gyrostat.watch(self.trainer.model, self.trainer.optimizer, self.trainer.scheduler, run=run,
+                                      address=daemon.grpc, **watch)
+
+    def set_mode(self, daemon, mode):
+        gyrostatd.wait_until(lambda: any(r["run"] == self.run for r in ctl(daemon, "runs")), f"run {self.run} seen")
+        ctl(daemon, "mode", self.run, mode)
+
+    def advance(self, steps):
+        for _ in range(steps):
+            begin = time.perf_counter()
+            seen = self.trainer.step()
+            self.monitor.step(seen.loss)
+            self.seconds.append(time.perf_counter() - begin)
+            self.losses.append(float(seen.loss))
+            self.maxima.append(seen.logit_max.flatten().tolist())
+
+    def peak(self):
+        return max(map(max, self.maxima))
+
+    def final_loss(self):
+        return sum(self.losses[-50:]) / 50
+
+
+def longest_excursion(maxima, limit):
+    """The most steps in a row that any head spends above `limit`."""
+    longest, current = 0, [0] * len(maxima[0])
+    for heads in maxima:
+        current = [run + 1 if value > limit else 0 for run, value in zip(current, heads)]
+        longest = max(longest, *current)
+    return longest
