@@ -13,7 +13,7 @@ constexpr char kDefaultAddress[] = "127.0.0.1:7431";
 
 constexpr char kAbout[] =
     "gyrostatctl: look at training runs, and answer what gyrostat proposes.\n\n"
-    "It talks to a gyrostatd; qk-clip and completion need none.";
+    "It talks to a gyrostatd; check-config, qk-clip and completion need none.";
 constexpr char kEpilogue[] =
     "\nExamples:\n"
     "  gyrostatctl runs                           what reports, and what is open\n"
@@ -116,7 +116,10 @@ void AddActing(CLI::App* app, Draft* draft) {
 
 void AddOffline(CLI::App* app, Draft* draft) {
   Request& request = draft->request;
-  CLI::App* sub = Add(app, draft, Command::kDoctor, "doctor", "Find out why nothing arrives",
+  CLI::App* sub = Add(app, draft, Command::kCheckConfig, "check-config", "Check a gyrostatd configuration file",
+                      "  gyrostatctl check-config /etc/gyrostat/gyrostat.yaml\n");
+  sub->add_option("FILE", request.file, "YAML file")->required();
+  sub = Add(app, draft, Command::kDoctor, "doctor", "Find out why nothing arrives",
             "  gyrostatctl doctor\n  gyrostatctl doctor --data-dir /var/lib/gyrostat\n"
             "Each line is ok, warn or fail, with what to do. Exit 1 when one fails.\n");
   sub->add_option("--data-dir", request.data_dir, "The daemon's data directory, to find a daemon on another port")

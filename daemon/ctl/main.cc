@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "config/config.h"
+#include "ctl/check_config.h"
 #include "ctl/cli.h"
 #include "ctl/commands.h"
 #include "ctl/console.h"
@@ -74,6 +76,8 @@ int Doctor(const Request& request, Control* control, const Console& console) {
 
 int Run(const Request& request, const Console& console) {
   switch (request.command) {
+    case Command::kCheckConfig:
+      return CheckConfig(request, console, [](const std::string& file) { return config::LoadFile(file).status(); });
     case Command::kQkClip: return QkClip(request, console);
     case Command::kCompletion: console.out << BashCompletion(); return kDone;
     default: break;

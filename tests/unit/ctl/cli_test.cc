@@ -39,7 +39,7 @@ TEST(Parse, CommonOptionsStandBeforeOrAfterEveryCommand) {
   const std::vector<std::vector<std::string>> commands = {
       {"runs"}, {"show", "r"}, {"findings", "r"}, {"interventions", "r"}, {"approve", "r/1"},
       {"reject", "r/1", "--reason", "no"}, {"mode", "r", "act"}, {"watch", "r"}, {"series", "r", "loss"},
-      {"doctor"}, {"qk-clip", "--tau", "1", "--logits", "1"}, {"completion", "bash"}};
+      {"doctor"}, {"check-config", "f"}, {"qk-clip", "--tau", "1", "--logits", "1"}, {"completion", "bash"}};
   for (std::vector<std::string> words : commands) {
     EXPECT_FALSE(Accepted(words).json) << words[0];
     std::vector<std::string> before = words;
