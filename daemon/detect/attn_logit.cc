@@ -13,8 +13,9 @@ using model::Severity;
 
 constexpr uint8_t kStateVersion = 1;
 // A head whose count of offences is at least half of this was over tau in most of its recent reports.
-constexpr uint8_t kOffencesMax = 64;
-constexpr uint8_t kPersistent = kOffencesMax / 2;
+constexpr int kOffencesMax = 64;
+constexpr int kPersistent = kOffencesMax / 2;
+constexpr int kRunMax = 255;
 // A clip that was applied so few reports ago still explains why heads stand near tau.
 constexpr uint32_t kClipRemembered = 64;
 // Growth is said after so many reports in a row that agree, and is over after so many that do not.
@@ -67,36 +68,29 @@ AttnLogit::Look AttnLogit::Scan(std::span<const float> values) {
   return look;
 }
 
-// Counters of a head that was not measured stay as they are.
+// Nearly all heads of nearly all reports are below tau and always were: those cost one comparison. A head that was not
+// measured keeps its counters.
 void AttnLogit::CountHeads(std::span<const float> values, Look* look) {
   const auto tau = static_cast<float>(options_.tau), high = static_cast<float>(options_.tau * options_.high_ratio);
-  const auto lasting = static_cast<uint8_t>(std::min<uint32_t>(options_.high_reports, 254));
-  uint32_t over_count = 0, high_count = 0, lasting_count = 0, persistent_count = 0, any = 0;
-  uint8_t* const run = state_.high_run.data();
-  uint8_t* const offences = state_.offences.data();
-  const float* const value = values.data();
-  const size_t size = values.size();
-  for (size_t i = 0; i < size; ++i) {
-    const float v = FiniteOrAbsent(value[i]);
-    const uint32_t measured = v > model::kAbsent ? 1u : 0u, over = v > tau ? 1u : 0u, above = v > high ? 1u : 0u;
-    const uint32_t longer = std::min<uint32_t>(run[i] + 1u, 255u) * above;
-    const uint32_t up = std::min<uint32_t>(offences[i] + 2u, kOffencesMax);
-    const uint32_t down = offences[i] > 0 ? offences[i] - 1u : 0u;
-    const uint32_t new_run = measured != 0 ? longer : run[i];
-    const uint32_t new_offences = measured != 0 ? (over != 0 ? up : down) : offences[i];
-    run[i] = static_cast<uint8_t>(new_run);
-    offences[i] = static_cast<uint8_t>(new_offences);
-    over_count += over;
-    high_count += above;
-    lasting_count += new_run > lasting ? 1u : 0u;
-    persistent_count += new_offences >= kPersistent ? 1u : 0u;
-    any |= new_run | new_offences;
+  state_.counting = false;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const float v = FiniteOrAbsent(values[i]);
+    uint8_t& run = state_.high_run[i];
+    uint8_t& offences = state_.offences[i];
+    if (v <= tau && offences == 0) continue;  // A head in a high run has offences.
+    if (v > tau) {
+      ++look->over;
+      offences = static_cast<uint8_t>(std::min(offences + 2, kOffencesMax));
+      run = v > high ? static_cast<uint8_t>(std::min(run + 1, kRunMax)) : uint8_t{0};
+    } else if (v > model::kAbsent) {
+      --offences;
+      run = 0;
+    }
+    if (v > high) ++look->high;
+    if (run > options_.high_reports) ++look->high_lasting;
+    if (offences >= kPersistent) ++look->persistent;
+    if (offences > 0) state_.counting = true;
   }
-  look->over = over_count;
-  look->high = high_count;
-  look->high_lasting = lasting_count;
-  look->persistent = persistent_count;
-  state_.counting = any != 0;
 }
 
 std::optional<stats::GrowthFit> AttnLogit::Fit(model::Step step, float max) {

@@ -16,7 +16,7 @@ namespace gyrostat::detect {
 struct AttnLogitOptions {
   double tau = 100;                   // [1, 1e6]. Kimi K2's cap.
   double high_ratio = 1.5;            // Above this many tau a head is not held. (1, 100].
-  uint32_t high_reports = 3;          // More than this many in a row above it: not an overshoot. [1, 1000].
+  uint32_t high_reports = 3;          // More than this many in a row above it: not an overshoot. [1, 200].
   uint32_t lasting_reports = 3;       // Reports over tau that make a warning where no clip is seen. [1, 1000].
   double critical_level = 1000;       // arXiv 2309.14322 §3: the loss suffers from here on. Kimi K2: usually unstable.
   double lost_level = 10000;          // arXiv 2309.14322 §3: every run above it diverged.

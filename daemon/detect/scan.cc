@@ -1,38 +1,42 @@
 #include "detect/scan.h"
 
 #include <algorithm>
-#include <array>
+#include <cstdint>
 
 namespace gyrostat::detect {
 namespace {
 
-// Independent maxima side by side: one running maximum would be a chain that cannot be made vector code.
-constexpr size_t kLanes = 16;
+// Integers in the order of the floats they came from: comparing those needs no care about NaN, so that the compiler may
+// keep several running maxima at once. Its own inverse, with the bits reinterpreted.
+constexpr int32_t Ordered(int32_t bits) { return bits ^ ((bits >> 31) & 0x7fffffff); }
 
 }  // namespace
 
 float MaxFinite(std::span<const float> values) {
-  std::array<float, kLanes> lanes;
-  lanes.fill(model::kAbsent);
-  size_t i = 0;
-  for (; i + kLanes <= values.size(); i += kLanes) {
-    for (size_t j = 0; j < kLanes; ++j) {
-      const float v = FiniteOrAbsent(values[i + j]);
-      lanes[j] = lanes[j] > v ? lanes[j] : v;
-    }
+  constexpr int32_t kNone = Ordered(std::bit_cast<int32_t>(model::kAbsent));
+  constexpr auto kExponent = static_cast<int32_t>(kExponentBits);
+  const float* const value = values.data();
+  const size_t size = values.size();
+  int32_t best = kNone;
+  for (size_t i = 0; i < size; ++i) {
+    const auto bits = std::bit_cast<int32_t>(value[i]);
+    const int32_t bad = (bits & kExponent) == kExponent ? -1 : 0;
+    const int32_t ordered = (Ordered(bits) & ~bad) | (kNone & bad);
+    best = best > ordered ? best : ordered;
   }
-  for (; i < values.size(); ++i) lanes[0] = std::max(lanes[0], FiniteOrAbsent(values[i]));
-  return *std::max_element(lanes.begin(), lanes.end());
+  return std::bit_cast<float>(Ordered(best));
 }
 
 Nonfinite CountNonfinite(std::span<const float> values) {
   constexpr uint32_t kPlusInf = kExponentBits, kMinusInf = kExponentBits | 0x80000000u;
+  const float* const value = values.data();
+  const size_t size = values.size();
   uint32_t all = 0, plus = 0, minus = 0;
-  for (const float v : values) {
-    const auto bits = std::bit_cast<uint32_t>(v);
-    all += (bits & kExponentBits) == kExponentBits ? 1u : 0u;
-    plus += bits == kPlusInf ? 1u : 0u;
-    minus += bits == kMinusInf ? 1u : 0u;
+  for (size_t i = 0; i < size; ++i) {
+    const auto bits = std::bit_cast<uint32_t>(value[i]);
+    all += static_cast<uint32_t>((bits & kExponentBits) == kExponentBits);
+    plus += static_cast<uint32_t>(bits == kPlusInf);
+    minus += static_cast<uint32_t>(bits == kMinusInf);
   }
   return {all - plus - minus, plus, minus};
 }
