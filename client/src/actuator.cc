@@ -12,6 +12,8 @@ namespace {
 constexpr size_t kRecordsSpare = 16;
 static_assert(kRecordsSpare < kRecordsQueued);
 
+constexpr char kOrderingEnded[] = "an earlier order failed: no more orders are taken in this attempt";
+
 void Reserve(size_t heads, size_t keys, remedy::ClipPlan* plan) {
   plan->q.reserve(heads);
   plan->k.reserve(keys);
@@ -42,8 +44,8 @@ model::OrderId LocalId(model::Boundary boundary) {
 
 }  // namespace
 
-Actuator::Actuator(const Settings* settings, const model::AttemptId& attempt, OrderQueue* orders,
-                   RecordQueue* records, Counters* counters)
+Actuator::Actuator(const Settings* settings, const model::AttemptId& attempt, OrderQueue* orders, RecordQueue* records,
+                   Counters* counters)
     : settings_(settings),
       attempt_(attempt),
       orders_(orders),
@@ -95,8 +97,11 @@ bool Actuator::PlanLocal(const BoundaryView& at) {
   if (at.kind != model::LogitKind::kExact && at.kind != model::LogitKind::kLseUpper) return false;
   LocalEntries(at.maxima, local_, HasMaster(settings_->model), ledger_, &entries_);
   if (entries_.empty()) return false;
-  const remedy::ClipShape shape{.variant = local_.variant, .split = local_.split, .layers = ledger_.layers(),
-                                .heads = ledger_.heads(), .kv_heads = settings_->model.KvHeads()};
+  const remedy::ClipShape shape{.variant = local_.variant,
+                                .split = local_.split,
+                                .layers = ledger_.layers(),
+                                .heads = ledger_.heads(),
+                                .kv_heads = settings_->model.KvHeads()};
   remedy::PlanClip(shape, entries_, ledger_, &plan_);
   return plan_.charged.size() > 0;
 }
@@ -108,7 +113,7 @@ bool Actuator::Consider(const BoundaryView& at, const model::Order& order) {
     return Answer(at, order.id, model::AckOutcome::kForeign, reason), false;
   }
   if (failed_) {
-    Answer(at, order.id, model::AckOutcome::kRefused, "an earlier order failed: no more orders are taken in this attempt");
+    Answer(at, order.id, model::AckOutcome::kRefused, kOrderingEnded);
     return false;
   }
   if (order.where == model::ClipWhere::kLocal) {
@@ -118,11 +123,15 @@ bool Actuator::Consider(const BoundaryView& at, const model::Order& order) {
   }
   if (at.boundary > order.expires_boundary) {
     std::snprintf(reason, sizeof(reason), "boundary %llu is past the order's last boundary %llu",
-                  static_cast<unsigned long long>(at.boundary), static_cast<unsigned long long>(order.expires_boundary));
+                  static_cast<unsigned long long>(at.boundary),
+                  static_cast<unsigned long long>(order.expires_boundary));
     return Answer(at, order.id, model::AckOutcome::kExpired, reason), false;
   }
-  const remedy::ClipShape shape{.variant = order.variant, .split = order.split, .layers = ledger_.layers(),
-                                .heads = ledger_.heads(), .kv_heads = settings_->model.KvHeads()};
+  const remedy::ClipShape shape{.variant = order.variant,
+                                .split = order.split,
+                                .layers = ledger_.layers(),
+                                .heads = ledger_.heads(),
+                                .kv_heads = settings_->model.KvHeads()};
   remedy::PlanClip(shape, order.entries, ledger_, &plan_);
   if (plan_.charged.size() > 0) return true;
   Answer(at, order.id, model::AckOutcome::kVoid, "every head already stands at or beyond its target");
@@ -196,7 +205,8 @@ void Actuator::Applied(const BoundaryView& at) {
 
 void Actuator::BeginStep(const BoundaryView& at) {
   if (open_ == Open::kNone) return;
-  Ack(at, open_id_.bytes.data(), GYRO_FAILED, "the trainer began the next step without an ack: its weights are not known");
+  Ack(at, open_id_.bytes.data(), GYRO_FAILED,
+      "the next step began without an ack: what became of the weights is not known");
 }
 
 gyro_status Actuator::NewEpoch(const BoundaryView& at, std::unique_ptr<RestoredState> restored) {

@@ -1,8 +1,9 @@
-// The ordering half of the training thread: takes what the sender let through, plans it on the clip ledger, hands it to the
-// trainer and moves the ledger when the trainer says that it is done. The ledger here is the truth (protocol.md §1).
+// The ordering half of the training thread: takes what the sender let through, plans it on the clip ledger, hands it
+// to the trainer and moves the ledger when the trainer says that it is done. The ledger here is the truth
+// (protocol.md §1).
 //
-// No lock, no system call; no allocation but in Save and Load, and in the ledger where one boundary clips more heads than the
-// 64 it foresees.
+// No lock, no system call; no allocation but in Save and Load, and in the ledger where one boundary clips more heads
+// than the 64 it foresees.
 #pragma once
 
 #include <array>

@@ -1,7 +1,7 @@
 // One open client: the training thread's halves, the sender and its thread.
 //
-// The sender thread is never joined. It shares ownership of everything it touches, so that closing can give up on it: then it
-// and what it holds are leaked, and the job goes on.
+// The sender thread is never joined. It shares ownership of everything it touches, so that closing can give up on it:
+// then it and what it holds are leaked, and the job goes on.
 #pragma once
 
 #include <atomic>
@@ -26,8 +26,8 @@ class Worker {
   // Starts the thread with all signals blocked. False when the system gives none. `self` keeps the worker alive.
   static bool Start(const std::shared_ptr<Worker>& self);
 
-  // Asks the sender to flush for at most `flush` and waits for it for that and a little longer. False: it did not end in
-  // time and is left to itself.
+  // Asks the sender to flush for at most `flush` and waits for it for that and a little longer. False: it did not end
+  // in time and is left to itself.
   bool Stop(base::Milliseconds flush);
 
  private:

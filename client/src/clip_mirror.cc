@@ -73,8 +73,7 @@ std::string ClipMirror::Refusal(const model::Order& order) const {
   if (!trouble_.empty()) return trouble_;
   if (order.kind != model::InterventionKind::kQkClip)
     return std::string(Name(order.kind)) + " cannot be done by this client, wanted qk_clip";
-  if (!settings_->allow_qk_clip)
-    return "qk_clip is not on the job's allow-list, which has " + Joined(settings_->allow);
+  if (!settings_->allow_qk_clip) return "qk_clip is not on the job's allow-list, which has " + Joined(settings_->allow);
   if (settings_->world_size > 1)
     return "qk_clip needs agreement of ranks, and this client has none for its world of " +
            std::to_string(settings_->world_size) + " ranks";
@@ -137,8 +136,11 @@ model::Ack ClipMirror::OnOutcome(const Record& record) {
     if (record.outcome == model::AckOutcome::kApplied && order.where == model::ClipWhere::kLocal) {
       local_ = {.order_id = order.id, .tau = order.tau, .variant = order.variant, .split = order.split};
     } else if (record.outcome == model::AckOutcome::kApplied) {
-      const remedy::ClipShape shape{.variant = order.variant, .split = order.split, .layers = ledger_.layers(),
-                                    .heads = ledger_.heads(), .kv_heads = settings_->model.KvHeads()};
+      const remedy::ClipShape shape{.variant = order.variant,
+                                    .split = order.split,
+                                    .layers = ledger_.layers(),
+                                    .heads = ledger_.heads(),
+                                    .kv_heads = settings_->model.KvHeads()};
       ack.applied = Repeat(record, shape, order.entries);
     }
     open_.erase(open);
@@ -148,13 +150,18 @@ model::Ack ClipMirror::OnOutcome(const Record& record) {
 }
 
 model::LocalClips ClipMirror::OnLocalClip(const Record& record) {
-  model::LocalClips clips{.boundary = record.boundary, .ledger_version_before = record.version_before,
-                          .ledger_version_after = record.version_after, .applied = {}};
+  model::LocalClips clips{.boundary = record.boundary,
+                          .ledger_version_before = record.version_before,
+                          .ledger_version_after = record.version_after,
+                          .applied = {}};
   const Measured* measured = Find(record.boundary);
   std::vector<model::ClipEntry> entries;
   if (measured != nullptr) LocalEntries(measured->maxima, local_, HasMaster(settings_->model), ledger_, &entries);
-  const remedy::ClipShape shape{.variant = local_.variant, .split = local_.split, .layers = ledger_.layers(),
-                                .heads = ledger_.heads(), .kv_heads = settings_->model.KvHeads()};
+  const remedy::ClipShape shape{.variant = local_.variant,
+                                .split = local_.split,
+                                .layers = ledger_.layers(),
+                                .heads = ledger_.heads(),
+                                .kv_heads = settings_->model.KvHeads()};
   clips.applied = Repeat(record, shape, entries);
   return clips;
 }

@@ -1,8 +1,9 @@
-// The sender's side of orders: judges what comes from the daemon against what this client measured itself (protocol.md §8)
-// and keeps a copy of the clip ledger, moved by the training thread's records.
+// The sender's side of orders: judges what comes from the daemon against what this client measured itself
+// (protocol.md §8) and keeps a copy of the clip ledger, moved by the training thread's records.
 //
-// Judging here is as good as judging at the boundary: an order is compared with its basis, and neither the maxima nor the
-// ledger of a past forward ever change. What can change (epoch, expiry, what is left to do) the training thread looks at again.
+// Judging here is as good as judging at the boundary: an order is compared with its basis, and neither the maxima nor
+// the ledger of a past forward ever change. What can change (epoch, expiry, what is left to do) the training thread
+// looks at again.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What training thread and sender both compute about clips, by the same pure functions, so that only short records cross
-// between them.
+// What training thread and sender both compute about clips, by the same pure functions, so that only short records
+// cross between them.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@
 
 namespace gyrostat::client {
 
-// The state digest of protocol.md §3 as far as this client has state: attempt, epoch, ledger and version, local register,
-// allow-list, bounds.
+// The state digest of protocol.md §3 as far as this client has state: attempt, epoch, ledger and version, local
+// register, allow-list, bounds.
 uint64_t StateDigest(const Settings& settings, const model::AttemptId& attempt, uint32_t epoch,
                      const remedy::ClipLedger& ledger, const LocalRegister& local);
 
-// What local mode asks for at the boundary whose forward measured `maxima` (layer-major) under the ledger as it is now: a
-// target for each head above the threshold. `*entries` is overwritten; does not allocate within its capacity.
+// What local mode asks for at the boundary whose forward measured `maxima` (layer-major) under the ledger as it is
+// now: a target for each head above the threshold. `*entries` is overwritten; does not allocate within its capacity.
 void LocalEntries(std::span<const float> maxima, const LocalRegister& local, bool master_fp32,
                   const remedy::ClipLedger& ledger, std::vector<model::ClipEntry>* entries);
 

@@ -1,5 +1,5 @@
-// What gyro_stats tells, kept where any thread may read it. Each number has one writer, so a plain load and store suffice:
-// no locked instruction on the training thread.
+// What gyro_stats tells, kept where any thread may read it. Each number has one writer, so a plain load and store
+// suffice: no locked instruction on the training thread.
 #pragma once
 
 #include <atomic>

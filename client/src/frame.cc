@@ -86,7 +86,7 @@ FrameRing::FrameRing(const FrameLayout& layout, size_t frames) : queue_(frames) 
     offsets[Frame::Slot(info.signal)] = stride;
     stride += RoundUp(layout.Capacity(info.shape));
   }
-  memory_.reset(static_cast<float*>(::operator new(frames * stride * sizeof(float), std::align_val_t{kCacheLine})));
+  memory_.reset(static_cast<float*>(::operator new (frames* stride * sizeof(float), std::align_val_t{kCacheLine})));
   for (size_t f = 0; f < frames; ++f)
     for (size_t slot = 0; slot < offsets.size(); ++slot)
       queue_.slot(f).arrays[slot] = memory_.get() + f * stride + offsets[slot];

@@ -1,8 +1,8 @@
-// A frame is one step's report on its way from the training thread to the sender: plain arrays of fixed size, allocated when
-// the client opens, so that recording is a bounds check and a memcpy.
+// A frame is one step's report on its way from the training thread to the sender: plain arrays of fixed size,
+// allocated when the client opens, so that recording is a bounds check and a memcpy.
 //
-// Arrays begin at multiples of 64 bytes. glibc copies with `rep movsb` above 2 KiB, which is some twenty times slower when
-// destination minus source is 1..31 modulo 4096 (Zen 3); two neighbouring malloc blocks are exactly such a pair.
+// Arrays begin at multiples of 64 bytes. glibc copies with `rep movsb` above 2 KiB, which is some twenty times slower
+// when destination minus source is 1..31 modulo 4096 (Zen 3); two neighbouring malloc blocks are exactly such a pair.
 #pragma once
 
 #include <array>
@@ -24,8 +24,8 @@ inline constexpr size_t kUserScalarsMax = 64;  // Per report; as on the wire.
 inline constexpr size_t kNameMax = 128;        // As model::IsValidName.
 // Where the model's shape is not known an array may have this many values: 128 layers of 128 heads.
 inline constexpr size_t kUnknownShapeValues = 128 * 128;
-// All arrays of one report together: the maxima of the largest model that the daemon takes (1 MiB) and its layers' values.
-// With what local mode may have to say of each head this stays below the daemon's 4 MiB a message.
+// All arrays of one report together: the maxima of the largest model that the daemon takes (1 MiB) and its layers'
+// values. With what local mode may have to say of each head this stays below the daemon's 4 MiB a message.
 inline constexpr size_t kArrayBytesMax = 1280 * 1024;
 
 struct UserScalar {
@@ -56,7 +56,8 @@ struct Frame {
 
   // Makes the frame empty for a new step. Touches no array.
   void Begin(model::Step new_step);
-  // Fills `*report` (its capacities are reused). Sequence, step time, totals of the sender and local clips are its caller's.
+  // Fills `*report` (its capacities are reused). Sequence, step time, totals of the sender and local clips are its
+  // caller's.
   void CopyTo(model::Report* report) const;
 };
 
@@ -85,7 +86,7 @@ class FrameRing {
 
  private:
   struct Free {
-    void operator()(float* p) const { ::operator delete(p, std::align_val_t{kCacheLine}); }
+    void operator()(float* p) const { ::operator delete (p, std::align_val_t{kCacheLine}); }
   };
   std::unique_ptr<float, Free> memory_;
   SpscQueue<Frame> queue_;

@@ -13,8 +13,8 @@ constexpr base::Milliseconds kCancelGrace{5};
 }  // namespace
 
 std::shared_ptr<GrpcCall> GrpcCall::Start(const std::string& address, const grpc::ChannelArguments& arguments) {
-  auto call = std::make_shared<GrpcCall>(
-      grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments));
+  auto call =
+      std::make_shared<GrpcCall>(grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments));
   call->Begin();
   return call;
 }

@@ -14,9 +14,9 @@
 
 namespace gyrostat::client {
 
-// The sender thread calls the public functions, gRPC's threads the reactions. It owns itself until gRPC has said OnDone, so
-// that a call which hangs is left behind, never waited for. gRPC runs no reaction inside Start…, so those are called under
-// the lock.
+// The sender thread calls the public functions, gRPC's threads the reactions. It owns itself until gRPC has said
+// OnDone, so that a call which hangs is left behind, never waited for. gRPC runs no reaction inside Start…, so those
+// are called under the lock.
 class GrpcCall final : public grpc::ClientBidiReactor<v1::ClientMessage, v1::DaemonMessage>,
                        public std::enable_shared_from_this<GrpcCall> {
  public:

@@ -51,7 +51,8 @@ void ToWire(const model::ModelSpec& in, v1::ModelSpec* out) {
   if (!in.compute_dtype.empty()) out->set_compute_dtype(in.compute_dtype);
   if (!in.optimizer.empty()) out->set_optimizer(in.optimizer);
   if (!in.preset.empty()) out->set_preset(in.preset);
-  if (in.schedule_kind != model::ScheduleKind::kUnknown) out->mutable_schedule()->set_kind(model::Token(in.schedule_kind));
+  if (in.schedule_kind != model::ScheduleKind::kUnknown)
+    out->mutable_schedule()->set_kind(model::Token(in.schedule_kind));
   if (in.schedule_peak) out->mutable_schedule()->set_peak(*in.schedule_peak);
   if (in.warmup_steps) out->mutable_schedule()->set_warmup_steps(*in.warmup_steps);
   if (in.total_steps) out->mutable_schedule()->set_total_steps(*in.total_steps);

@@ -15,9 +15,9 @@ namespace gyrostat::client {
 // decode into, reused from call to call.
 bool ToWire(WireKind kind, std::string_view bytes, model::Report* scratch, v1::ClientMessage* out);
 
-// What the daemon says, in the terms of the seam. An order goes encoded into `*order`; `out->bytes` then points into it.
-// False with a sentence in `*error` when it cannot be read. Kinds and variants unknown here pass as they are: the check
-// behind the seam refuses them with a reason that the daemon gets to hear.
+// What the daemon says, in the terms of the seam. An order goes encoded into `*order`; `out->bytes` then points into
+// it. False with a sentence in `*error` when it cannot be read. Kinds and variants unknown here pass as they are: the
+// check behind the seam refuses them with a reason that the daemon gets to hear.
 bool FromWire(const v1::DaemonMessage& in, DownMessage* out, std::string* order, std::string* error);
 
 }  // namespace gyrostat::client

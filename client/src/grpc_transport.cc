@@ -37,17 +37,28 @@ grpc::ChannelArguments Arguments(const GrpcTransportOptions& options) {
 
 const char* Name(grpc::StatusCode code) {
   switch (code) {
-    case grpc::StatusCode::CANCELLED: return "cancelled";
-    case grpc::StatusCode::INVALID_ARGUMENT: return "invalid argument";
-    case grpc::StatusCode::DEADLINE_EXCEEDED: return "deadline exceeded";
-    case grpc::StatusCode::RESOURCE_EXHAUSTED: return "resource exhausted";
-    case grpc::StatusCode::FAILED_PRECONDITION: return "failed precondition";
-    case grpc::StatusCode::ABORTED: return "aborted";
-    case grpc::StatusCode::UNIMPLEMENTED: return "unimplemented";
-    case grpc::StatusCode::UNAVAILABLE: return "unavailable";
-    case grpc::StatusCode::UNAUTHENTICATED: return "unauthenticated";
-    case grpc::StatusCode::PERMISSION_DENIED: return "permission denied";
-    default: return "failed";
+    case grpc::StatusCode::CANCELLED:
+      return "cancelled";
+    case grpc::StatusCode::INVALID_ARGUMENT:
+      return "invalid argument";
+    case grpc::StatusCode::DEADLINE_EXCEEDED:
+      return "deadline exceeded";
+    case grpc::StatusCode::RESOURCE_EXHAUSTED:
+      return "resource exhausted";
+    case grpc::StatusCode::FAILED_PRECONDITION:
+      return "failed precondition";
+    case grpc::StatusCode::ABORTED:
+      return "aborted";
+    case grpc::StatusCode::UNIMPLEMENTED:
+      return "unimplemented";
+    case grpc::StatusCode::UNAVAILABLE:
+      return "unavailable";
+    case grpc::StatusCode::UNAUTHENTICATED:
+      return "unauthenticated";
+    case grpc::StatusCode::PERMISSION_DENIED:
+      return "permission denied";
+    default:
+      return "failed";
   }
 }
 
@@ -187,8 +198,8 @@ void Close(void* self, uint32_t budget_ms) {
 
 constexpr TransportApi kApi = {kTransportAbi, &Open, &State, &Send, &Receive, &Flushed, &Close};
 
-// The environment is read on the thread of gyro_open: another thread of ours would race with the job's setenv. For the same
-// reason gRPC starts here. It is never shut down: its shutdown at exit is what hangs processes.
+// The environment is read on the thread of gyro_open: another thread of ours would race with the job's setenv. For
+// the same reason gRPC starts here. It is never shut down: its shutdown at exit is what hangs processes.
 void Initialize() {
   const char* text = std::getenv("GYROSTAT_KEEPALIVE_MS");
   int64_t ms = 0;

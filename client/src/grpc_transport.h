@@ -1,9 +1,9 @@
 // The gRPC transport behind the seam: one bidirectional stream, dialled again with back-off whenever it ends.
 //
-// Callback API only: a synchronous write to a stopped daemon blocks for ever and cannot be cancelled (gRPC 1.51). One write is
-// outstanding at a time (a second StartWrite aborts the process), so what is in flight is one message plus gRPC's own window.
-// Every dial makes a new channel with its own subchannel pool: a new look at the address, a connection attempt at once, and
-// back-off in one place, here.
+// Callback API only: a synchronous write to a stopped daemon blocks for ever and cannot be cancelled (gRPC 1.51). One
+// write is outstanding at a time (a second StartWrite aborts the process), so what is in flight is one message plus
+// gRPC's own window. Every dial makes a new channel with its own subchannel pool: a new look at the address, a
+// connection attempt at once, and back-off in one place, here.
 #pragma once
 
 #include <cstdint>

@@ -51,7 +51,8 @@ gyro_status Refuse(gyro_client* client, const char* text) {
 
 gyrostat::model::AttemptId RandomAttempt() {
   gyrostat::model::AttemptId id;
-  // Sixteen bytes never come short once the kernel's pool is up, and a zero id would only join two attempts in one list.
+  // Sixteen bytes never come short once the kernel's pool is up, and a zero id would only join two attempts in one
+  // list.
   while (getrandom(id.bytes.data(), id.bytes.size(), 0) < 0 && errno == EINTR) continue;
   return id;
 }

@@ -1,9 +1,10 @@
 // What the process around us does: forks and exits. Both must find us harmless.
 //
-// Fork: gRPC 1.51 does not survive one. A child that stays away from it is safe, one that makes a new channel hangs. So a
-// flag, set in the child by pthread_atfork, makes every call of ours answer GYRO_INACTIVE there, also a new gyro_open.
-// Exit: static destructors run while the sender still does. A handler asks it to stop touching anything and gives it a few
-// milliseconds to say that it has; it never joins. A process that leaves by _exit runs none of this and needs none.
+// Fork: gRPC 1.51 does not survive one. A child that stays away from it is safe, one that makes a new channel hangs.
+// So a flag, set in the child by pthread_atfork, makes every call of ours answer GYRO_INACTIVE there, also a new
+// gyro_open. Exit: static destructors run while the sender still does. A handler asks it to stop touching anything
+// and gives it a few milliseconds to say that it has; it never joins. A process that leaves by _exit runs none of
+// this and needs none.
 #pragma once
 
 namespace gyrostat::client {

@@ -20,10 +20,7 @@ int Printable(std::string_view name) { return static_cast<int>(std::min<size_t>(
 }  // namespace
 
 Recorder::Recorder(const Settings* settings, FrameRing* ring, Counters* counters)
-    : settings_(settings),
-      layout_(settings->model.layers, settings->model.heads),
-      ring_(ring),
-      counters_(counters) {}
+    : settings_(settings), layout_(settings->model.layers, settings->model.heads), ring_(ring), counters_(counters) {}
 
 gyro_status Recorder::Begin(model::Step step) {
   if (step < -kStepMax || step > kStepMax)
@@ -108,8 +105,8 @@ gyro_status Recorder::LayerAttnLogitMax(uint32_t layer, const float* values, siz
   if (!ReadKind(kind, &made)) return Invalid("the kind of attn_logit_max is %d, wanted a gyro_logit_kind", kind);
   const size_t layers = layout_.layers(), heads = layout_.heads();
   if (values == nullptr || layer >= layers || count != heads || heads == 0)
-    return Invalid("attn_logit_max of layer %u has %zu values%s, wanted a layer below %zu and %zu values (heads)", layer,
-                   count, values == nullptr ? " at NULL" : "", layers, heads);
+    return Invalid("attn_logit_max of layer %u has %zu values%s, wanted a layer below %zu and %zu values (heads)",
+                   layer, count, values == nullptr ? " at NULL" : "", layers, heads);
   if (!Collecting()) return GYRO_OK;
   const bool first = frame_->Count(kSignal) == 0;
   if (!Account(kSignal, layers * heads)) return Invalid("attn_logit_max would make the report larger than 1280 KiB");

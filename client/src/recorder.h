@@ -1,4 +1,5 @@
-// The recording half of the training thread: fills the frame of a step and hands it over. No allocation, lock or system call.
+// The recording half of the training thread: fills the frame of a step and hands it over. No allocation, lock or
+// system call.
 #pragma once
 
 #include <cstddef>

@@ -60,10 +60,10 @@ void Sender::TakeFrame(const Frame& frame) {
   frame.CopyTo(&report_);
   report_.sequence = ++last_sequence_;
   report_.dropped_unacked = counters_->dropped_unacked.value();
-  // Frames are taken once a millisecond: good enough for a step time, and the training thread need not ask for the time.
+  // Frames are taken once a millisecond: good enough for a step time, and the training thread need not ask for the
+  // time.
   const base::MonotonicTime now = clock_->Now();
-  if (last_frame_at_)
-    report_.step_time_ms = std::chrono::duration<double, std::milli>(now - *last_frame_at_).count();
+  if (last_frame_at_) report_.step_time_ms = std::chrono::duration<double, std::milli>(now - *last_frame_at_).count();
   last_frame_at_ = now;
   if (untold_clips_) report_.local_clips = std::move(*untold_clips_);
   writer_.Clear();

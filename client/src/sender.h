@@ -1,8 +1,8 @@
-// The sender: takes frames and records from the training thread, keeps reports until the daemon has made them safe, speaks
-// with the daemon through the transport, and passes on the orders that may be applied.
+// The sender: takes frames and records from the training thread, keeps reports until the daemon has made them safe,
+// speaks with the daemon through the transport, and passes on the orders that may be applied.
 //
-// No thread of its own: Turn() does all there is to do and returns, so that tests can drive it. client.cc calls it once a
-// millisecond (nobody wakes it: a wake-up would be a system call in the training loop).
+// No thread of its own: Turn() does all there is to do and returns, so that tests can drive it. client.cc calls it
+// once a millisecond (nobody wakes it: a wake-up would be a system call in the training loop).
 #pragma once
 
 #include <cstdint>

@@ -59,7 +59,7 @@ class Reader {
   std::optional<double> Positive(std::string_view field, double value, double high) {
     if (value == 0) return std::nullopt;
     if (!(value > 0 && value <= high))
-      Complain(field, std::to_string(value), "a number above 0 and up to " + std::to_string(high) + ", or 0: not known");
+      Complain(field, std::to_string(value), "above 0 and at most " + std::to_string(high) + ", or 0: not known");
     return value;
   }
 
@@ -67,9 +67,7 @@ class Reader {
   std::string* error_;
 };
 
-std::optional<uint64_t> Known(uint64_t value) {
-  return value == 0 ? std::nullopt : std::optional<uint64_t>(value);
-}
+std::optional<uint64_t> Known(uint64_t value) { return value == 0 ? std::nullopt : std::optional<uint64_t>(value); }
 
 void ReadModel(const gyro_model& in, Reader* reader, model::ModelSpec* out) {
   out->layers = in.layers;
@@ -89,7 +87,8 @@ void ReadModel(const gyro_model& in, Reader* reader, model::ModelSpec* out) {
   reader->Range<uint64_t>("model.warmup_steps", in.warmup_steps, 0, kStepsMax);
   reader->Range<uint64_t>("model.total_steps", in.total_steps, 0, kStepsMax);
   if (in.kv_heads != 0 && (in.heads == 0 || in.heads % in.kv_heads != 0))
-    reader->Complain("model.kv_heads", std::to_string(in.kv_heads), "a divisor of model.heads = " + std::to_string(in.heads));
+    reader->Complain("model.kv_heads", std::to_string(in.kv_heads),
+                     "a divisor of model.heads = " + std::to_string(in.heads));
   reader->Range("model.master_fp32", in.master_fp32, -1, 1);
   if (in.master_fp32 >= 0) out->master_fp32 = in.master_fp32 == 1;
   out->attention = reader->Token("model.attention", in.attention, model::AttentionOf, "mha, gqa, mqa or mla");
@@ -164,9 +163,10 @@ gyro_status ReadSettings(const gyro_options* options, Settings* settings, std::s
   gyro_options_init(&in);
   if (options != nullptr) {
     if (options->struct_size < kOptionsSizeV1 || options->model.struct_size < kModelSizeV1) {
-      reader.Complain("struct_size", std::to_string(options->struct_size) + " (model " +
-                      std::to_string(options->model.struct_size) + ")",
-                      "sizeof(gyro_options) and sizeof(gyro_model): call gyro_options_init first");
+      reader.Complain(
+          "struct_size",
+          std::to_string(options->struct_size) + " (model " + std::to_string(options->model.struct_size) + ")",
+          "sizeof(gyro_options) and sizeof(gyro_model): call gyro_options_init first");
       return GYRO_INVALID;
     }
     std::memcpy(&in, options, std::min<size_t>(options->struct_size, sizeof(in)));

@@ -1,5 +1,5 @@
-// gyro_options as the rest of the client wants them: read once at gyro_open on the caller's thread (so that no other thread
-// ever reads the environment), checked, copied, in model:: types.
+// gyro_options as the rest of the client wants them: read once at gyro_open on the caller's thread (so that no other
+// thread ever reads the environment), checked, copied, in model:: types.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct Settings {
   bool allow_qk_clip = false;
   double tau_min = 0;
   uint32_t rank = 0, world_size = 1;
-  uint32_t ring_reports = 64;     // 64 steps of slack while the sender has no core: seconds in any real job.
+  uint32_t ring_reports = 64;  // 64 steps of slack while the sender has no core: seconds in any real job.
   uint32_t unacked_reports = 1024;
   uint64_t unacked_bytes = uint64_t{32} << 20;
   model::AttnLogitInfo attn_logit;
@@ -27,8 +27,9 @@ struct Settings {
   model::ModelSpec model;
 };
 
-// Reads `options` (null: all defaults) and the environment. GYRO_OK, or GYRO_INVALID with a sentence in `*error` that names
-// the field, the value seen and the value wanted; what could be read is still in `*settings`, with `active` false.
+// Reads `options` (null: all defaults) and the environment. GYRO_OK, or GYRO_INVALID with a sentence in `*error` that
+// names the field, the value seen and the value wanted; what could be read is still in `*settings`, with `active`
+// false.
 gyro_status ReadSettings(const gyro_options* options, Settings* settings, std::string* error);
 
 }  // namespace gyrostat::client

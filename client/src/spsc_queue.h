@@ -1,8 +1,8 @@
 // A queue between exactly two threads, the training thread and the sender, over slots that are built once.
 //
-// Neither side ever blocks, allocates or makes a system call: a producer reserves a slot, fills it in place and commits it;
-// a consumer reads the front in place and releases it. What a slot owns (vectors, strings) is reused, or replaced by the side
-// that may allocate.
+// Neither side ever blocks, allocates or makes a system call: a producer reserves a slot, fills it in place and
+// commits it; a consumer reads the front in place and releases it. What a slot owns (vectors, strings) is reused, or
+// replaced by the side that may allocate.
 #pragma once
 
 #include <atomic>
@@ -27,8 +27,8 @@ class SpscQueue {
   // For setting the slots up before either side runs.
   T& slot(size_t i) { return slots_[i]; }
 
-  // Producer. The next slot to fill, with whatever it held before, or null when the queue is full. Reserving again before
-  // Commit gives the same slot.
+  // Producer. The next slot to fill, with whatever it held before, or null when the queue is full. Reserving again
+  // before Commit gives the same slot.
   T* Reserve() {
     const uint64_t head = head_.load(std::memory_order_relaxed);
     if (head - tail_.load(std::memory_order_acquire) >= slots_.size()) return nullptr;

@@ -1,5 +1,6 @@
-// What gyro_state_save writes into the trainer's checkpoint, and reads back: format version, shape, ledger with its version,
-// the outcomes of the last orders. Keyed by global layer and head, so that world size and sharding may change.
+// What gyro_state_save writes into the trainer's checkpoint, and reads back: format version, shape, ledger with its
+// version, the outcomes of the last orders. Keyed by global layer and head, so that world size and sharding may
+// change.
 #pragma once
 
 #include <memory>
@@ -19,7 +20,8 @@ std::string SaveState(const model::AttemptId& attempt, uint32_t epoch, model::Bo
                       const remedy::ClipLedger& ledger,
                       const std::vector<std::pair<model::OrderId, model::AckOutcome>>& outcomes);
 
-// Null and a sentence in `*error` when `bytes` are not a state of ours, are damaged, or come from a model of another shape.
+// Null and a sentence in `*error` when `bytes` are not a state of ours, are damaged, or come from a model of another
+// shape.
 std::unique_ptr<RestoredState> LoadState(std::string_view bytes, uint32_t layers, uint32_t heads, std::string* error);
 
 }  // namespace gyrostat::client

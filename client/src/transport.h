@@ -1,8 +1,9 @@
 // The seam between the client and the network. The gRPC transport behind it is a library of its own
-// (libgyrostat_transport.so), loaded with dlopen(RTLD_LOCAL) at gyro_open, so that libgyrostat.so depends on neither gRPC,
-// protobuf nor abseil and cannot collide with the process's own copies.
+// (libgyrostat_transport.so), loaded with dlopen(RTLD_LOCAL) at gyro_open, so that libgyrostat.so depends on neither
+// gRPC, protobuf nor abseil and cannot collide with the process's own copies.
 //
-// Plain C structs: the two libraries may be built apart. All functions are called on the sender thread and never block.
+// Plain C structs: the two libraries may be built apart. All functions are called on the sender thread and never
+// block.
 #pragma once
 
 #include <stddef.h>
@@ -20,9 +21,9 @@ enum class DownKind : uint8_t { kWelcome = 1, kAcknowledged = 2, kOrder = 3, kCo
 
 struct DownMessage {
   DownKind kind;
-  uint64_t sequence;    // kWelcome, kAcknowledged.
+  uint64_t sequence;  // kWelcome, kAcknowledged.
   uint32_t collect_every_steps;
-  const char* bytes;    // kOrder: an encoded model::Order.
+  const char* bytes;  // kOrder: an encoded model::Order.
   size_t size;
 };
 

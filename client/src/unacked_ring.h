@@ -1,7 +1,8 @@
-// Messages that the daemon has not yet made safe, in the order of events, bounded by count and bytes: the oldest go first.
+// Messages that the daemon has not yet made safe, in the order of events, bounded by count and bytes: the oldest go
+// first.
 //
-// Reports count their own sequence. An ack of an order follows the reports before it and is safe as soon as a later report is,
-// since the daemon journals a stream in order.
+// Reports count their own sequence. An ack of an order follows the reports before it and is safe as soon as a later
+// report is, since the daemon journals a stream in order.
 #pragma once
 
 #include <cstddef>

@@ -27,8 +27,9 @@ enum class RecordKind : uint8_t {
   kEpoch,      // A new epoch began.
 };
 
-// Training thread to sender, in the order of events. The sender keeps a copy of the clip ledger and repeats each change with
-// the same arithmetic (remedy/), so that no list of heads has to cross; ledger_version and digest prove that it did.
+// Training thread to sender, in the order of events. The sender keeps a copy of the clip ledger and repeats each
+// change with the same arithmetic (remedy/), so that no list of heads has to cross; ledger_version and digest prove
+// that it did.
 struct Record {
   RecordKind kind = RecordKind::kOutcome;
   uint64_t frames_before = 0;  // Frames handed over before this happened: the sender takes those first.

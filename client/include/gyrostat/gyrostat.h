@@ -45,7 +45,7 @@ typedef enum gyro_status {
   GYRO_NONE = 1,          /* Nothing to poll. Not an error. */
   GYRO_INACTIVE = 2,      /* Switched off, in a forked child, or no address. Not an error. */
   GYRO_DROPPED = 3,       /* The ring was full: this report is lost, and counted. */
-  GYRO_INVALID = 4,       /* An argument is wrong; gyro_stats.last_error says which, the value seen and the value wanted. */
+  GYRO_INVALID = 4,       /* An argument is wrong; gyro_stats.last_error says which, what was seen and what wanted. */
   GYRO_STATE = 5,         /* Called in the wrong order (record without step_begin, ack of an unknown id). */
   GYRO_UNAVAILABLE = 6,   /* The transport could not be loaded; last_error says why. Training goes on unwatched. */
   GYRO_NO_MEMORY = 7
@@ -77,7 +77,7 @@ typedef struct gyro_model {
   uint32_t kv_heads;      /* 0: as many as heads. Must divide heads. */
   uint32_t head_dim;
   uint32_t vocab_size;
-  int32_t master_fp32;    /* 1: the optimizer updates fp32 values (weights or a master copy). 0: it does not. -1: not known. */
+  int32_t master_fp32;    /* 1: the optimizer updates fp32 values (weights or a master copy). 0: no. -1: not known. */
   const char *attention;
   const char *norm_kind;
   const char *norm_placement;
@@ -101,7 +101,7 @@ typedef struct gyro_options {
   const char *address;    /* "host:port" of gyrostatd's gRPC port; NULL: $GYROSTAT_ADDRESS; neither: inactive. */
   const char *run;        /* [A-Za-z0-9._:-]{1,128}; NULL: $GYROSTAT_RUN, else "run". */
   const char *framework;  /* For people, e.g. "torch 1.13.1". May be NULL. */
-  const char *allow;      /* Kinds the daemon may order, comma-separated, e.g. "qk_clip". NULL or "": nothing may be changed. */
+  const char *allow;      /* Kinds the daemon may order, comma-separated, e.g. "qk_clip". NULL or "": none. */
   double tau_min;         /* Clip orders below this tau are refused. 0: any. */
   uint32_t rank;          /* Only rank 0, the leader, holds a stream; the others are inactive. */
   uint32_t world_size;    /* 0 means 1. Above 1, weight-changing orders are refused, and acked so. */
@@ -134,7 +134,7 @@ typedef struct gyro_order {
   double tau;
   uint32_t q_count;       /* W_q rows (and bias) of these heads ... */
   const gyro_head_factor *q;
-  uint32_t k_count;       /* ... W_k rows (and bias) of these key heads. Valid until the next poll, ack or step_begin. */
+  uint32_t k_count;       /* ... W_k rows (and bias) of these key heads. Valid until the ack. */
   const gyro_head_factor *k;
 } gyro_order;
 
@@ -165,16 +165,18 @@ GYRO_API gyro_status gyro_open(const gyro_options *options, gyro_client **client
 /* Sends what waits, for at most `flush_ms` (250 is a good budget; 0: none), says good-bye and frees the client. */
 GYRO_API gyro_status gyro_close(gyro_client *client, uint32_t flush_ms);
 
-/* Begins the report of `step`. An unfinished report is thrown away. GYRO_DROPPED: the ring is full; the record calls and
- * step_end of this step then answer the same and cost nothing. */
+/* Begins the report of `step` (within 2^53 of 0). An unfinished report is thrown away. GYRO_DROPPED: the ring is full;
+ * the record calls and step_end of this step then answer the same and cost nothing. An order that was polled and not
+ * acked counts as GYRO_FAILED from here on. */
 GYRO_API gyro_status gyro_step_begin(gyro_client *client, int64_t step);
 
-/* Records a scalar: a signal name of the project's vocabulary ("loss", "grad_norm", ...) or any other valid name, then a
- * user scalar (at most 64 a report). The last value of a name in a step wins. NaN and infinities are data. */
+/* Records a scalar: a signal name of the project's vocabulary ("loss", "grad_norm", ...) or any other valid name, which
+ * makes a user scalar (at most 64 a report). The last value of a name in a step wins. NaN and infinities are data. */
 GYRO_API gyro_status gyro_record_scalar(gyro_client *client, const char *signal, double value);
 
-/* Records an array signal of `count` values ("hidden_ms", "layer_grad_norm", ...). GYRO_INVALID: unknown name or a length
- * that does not fit the model. Copies. */
+/* Records an array signal of `count` values ("hidden_ms", "layer_grad_norm", ...). GYRO_INVALID: unknown name, or a
+ * length that does not fit the model (where its shape is not known: more than 16384), or a report above 1280 KiB.
+ * Copies. */
 GYRO_API gyro_status gyro_record_array(gyro_client *client, const char *signal, const float *values, size_t count);
 
 /* Records the attention maxima [layers x heads] with their kind. Copies. */
@@ -185,8 +187,8 @@ GYRO_API gyro_status gyro_record_attn_logit_max(gyro_client *client, const float
 GYRO_API gyro_status gyro_record_layer_attn_logit_max(gyro_client *client, uint32_t layer, const float *values,
                                                       size_t count, gyro_logit_kind kind);
 
-/* Hands the report over. This is boundary b: right after the optimizer step, before the next forward. Computes the spike
- * scores of loss and grad_norm. */
+/* Hands the report over. This is boundary b, counted from 1: right after the optimizer step, before the next forward.
+ * Computes the spike scores of loss and grad_norm. */
 GYRO_API gyro_status gyro_step_end(gyro_client *client);
 
 /* The next order to apply at this boundary, or GYRO_NONE. Call after step_end, until GYRO_NONE. Orders that may not be
