@@ -1,0 +1,307 @@
+#include "store/reader.h"
+
+#include <limits>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "store/audit.h"
+#include "store/chunk.h"
+#include "store/series.h"
+
+namespace gyrostat::store {
+namespace {
+
+model::Id128 IdOf(const std::string& bytes) { return model::Id128::FromBytes(bytes).value_or(model::Id128{}); }
+
+// NaN is stored as NULL.
+double DoubleOrNan(const Statement& row, int column) {
+  return row.IsNull(column) ? std::numeric_limits<double>::quiet_NaN() : row.Double(column);
+}
+
+model::Finding FindingOf(const Statement& row) {
+  model::Finding f;
+  f.id = static_cast<uint64_t>(row.Int(1));
+  f.key = static_cast<uint64_t>(row.Int(2));
+  f.detector = row.Bytes(3);
+  f.severity = static_cast<model::Severity>(row.Int(4));
+  f.signal = static_cast<model::Signal>(row.Int(5));
+  f.layer = row.Optional<uint32_t>(6);
+  f.head = row.Optional<uint32_t>(7);
+  f.rank = row.Optional<uint32_t>(8);
+  f.step_begin = row.Int(9);
+  f.step_detected = row.Int(10);
+  f.step_end = row.Optional<model::Step>(11);
+  f.healed = row.Optional<bool>(12);
+  f.value = DoubleOrNan(row, 13);
+  f.expected = DoubleOrNan(row, 14);
+  f.message = row.Bytes(15);
+  f.recommend = row.Optional<model::InterventionKind>(16);
+  return f;
+}
+
+model::Intervention InterventionOf(const Statement& row) {
+  model::Intervention i;
+  i.id = row.Bytes(1);
+  i.kind = static_cast<model::InterventionKind>(row.Int(2));
+  i.state = static_cast<model::InterventionState>(row.Int(3));
+  i.outcome = row.Optional<model::Outcome>(4);
+  i.mode = static_cast<model::Mode>(row.Int(5));
+  i.reason = row.Bytes(6);
+  i.author = row.Bytes(7);
+  i.step_proposed = row.Int(8);
+  i.step_applied = row.Optional<model::Step>(9);
+  i.orders = static_cast<uint32_t>(row.Int(10));
+  i.orders_applied = static_cast<uint32_t>(row.Int(11));
+  i.heads = static_cast<uint32_t>(row.Int(12));
+  i.median_delay_boundaries = row.Optional<double>(13);
+  return i;
+}
+
+// Collects the points of one query: the newest value of each step.
+class SeriesBuilder {
+ public:
+  explicit SeriesBuilder(const engine::SeriesQuery& query) : query_(query) {}
+
+  void Take(const ChunkColumn& column, uint32_t layers, uint32_t heads) {
+    const size_t reports = column.steps.size();
+    for (size_t r = 0; r < reports; ++r) {
+      if (column.sizes[r] == 0) continue;
+      Add(column.steps[r], column.sizes[r], layers, heads, [&](size_t i) { return column.values[i * reports + r]; });
+    }
+  }
+  void Take(const model::Report& report, uint32_t layers, uint32_t heads) {
+    if (model::IsArray(query_.signal)) {
+      const auto array = report.Array(query_.signal);
+      if (!array.empty()) Add(report.step, array.size(), layers, heads, [&](size_t i) { return double{array[i]}; });
+    } else if (model::IsScalar(query_.signal)) {
+      Put(report.step, report.Scalar(query_.signal));
+    } else {
+      for (const auto& [name, value] : report.user)
+        if (name == query_.user_name) Put(report.step, value);
+    }
+  }
+
+  // The error of the last report that had no such layer or head, if none had one.
+  absl::StatusOr<std::vector<engine::SeriesPoint>> Points() const {
+    if (points_.empty() && !status_.ok()) return status_;
+    std::vector<engine::SeriesPoint> points;
+    points.reserve(points_.size());
+    for (const auto& [step, value] : points_) points.push_back({step, value});
+    return points;
+  }
+
+ private:
+  template <class ValueAt>
+  void Add(model::Step step, size_t size, uint32_t layers, uint32_t heads, const ValueAt& value_at) {
+    if (!indices_ || size != indices_size_ || layers != layers_ || heads != heads_) {
+      indices_ = size == 1 && !model::IsArray(query_.signal) ? std::vector<size_t>{0}
+                                                             : IndicesOf(query_, size, layers, heads);
+      indices_size_ = size, layers_ = layers, heads_ = heads;
+    }
+    if (!indices_->ok()) {
+      status_ = indices_->status();
+      return;
+    }
+    double value = static_cast<double>(model::kAbsent);
+    for (const size_t i : **indices_) value = Larger(value, value_at(i));
+    Put(step, value);
+  }
+  void Put(model::Step step, double value) {
+    if (step < query_.from_step.value_or(step) || step > query_.to_step.value_or(step)) return;
+    if (!model::IsAbsent(value)) points_[step] = value;
+  }
+
+  const engine::SeriesQuery& query_;
+  std::map<model::Step, double> points_;
+  absl::Status status_;
+  std::optional<absl::StatusOr<std::vector<size_t>>> indices_;  // For the three below.
+  size_t indices_size_ = 0;
+  uint32_t layers_ = 0, heads_ = 0;
+};
+
+struct ModelSize {
+  uint32_t layers = 0, heads = 0;
+};
+
+absl::StatusOr<std::map<model::AttemptId, ModelSize>> SizesOf(Db* db, int64_t run) {
+  absl::StatusOr<Statement> rows = db->Prepare("SELECT attempt, layers, heads FROM attempts WHERE run=?1");
+  if (!rows.ok()) return rows.status();
+  std::map<model::AttemptId, ModelSize> sizes;
+  for (rows->Bind(run); rows->Step();)
+    sizes[IdOf(rows->Bytes(0))] = {static_cast<uint32_t>(rows->Int(1)), static_cast<uint32_t>(rows->Int(2))};
+  if (!rows->status().ok()) return rows->status();
+  return sizes;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Reader>> Reader::Open(const std::string& path) {
+  absl::StatusOr<std::unique_ptr<Db>> db = Db::Open(path, Db::Access::kRead);
+  if (!db.ok()) return db.status();
+  return std::unique_ptr<Reader>(new Reader(*std::move(db)));
+}
+
+absl::Status Reader::InTransaction(const std::function<absl::Status()>& read) {
+  if (absl::Status status = db_->Exec("BEGIN"); !status.ok()) return status;
+  absl::Status status = read();
+  const absl::Status end = db_->Exec("COMMIT");
+  return status.ok() ? end : status;
+}
+
+absl::StatusOr<int64_t> Reader::NumberOf(const std::string& run) {
+  absl::StatusOr<Statement> row = db_->Prepare("SELECT number FROM runs WHERE name=?1");
+  if (!row.ok()) return row.status();
+  if (row->Bind(run).Step()) return row->Int(0);
+  return row->status().ok() ? absl::NotFoundError("run " + run + " is not known") : row->status();
+}
+
+absl::Status Reader::ForEachRun(const std::function<absl::Status(engine::StoredRun)>& take) {
+  return InTransaction([&]() -> absl::Status {
+    absl::StatusOr<Statement> runs = db_->Prepare(
+        "SELECT number, name, bytes FROM runs LEFT JOIN snapshots ON snapshots.run = runs.number ORDER BY number");
+    if (!runs.ok()) return runs.status();
+    absl::StatusOr<Statement> events = db_->Prepare("SELECT event FROM tail WHERE run=?1 ORDER BY id");
+    if (!events.ok()) return events.status();
+    for (runs->Bind(); runs->Step();) {
+      engine::StoredRun stored;
+      stored.number = static_cast<uint64_t>(runs->Int(0));
+      stored.run = runs->Bytes(1);
+      stored.snapshot = runs->Bytes(2);
+      for (events->Bind(stored.number); events->Step();) stored.events.push_back(events->Bytes(0));
+      if (!events->status().ok()) return events->status();
+      if (absl::Status status = take(std::move(stored)); !status.ok()) return status;
+    }
+    return runs->status();
+  });
+}
+
+absl::StatusOr<std::vector<engine::History::FindingRow>> Reader::Findings(const std::string& run) {
+  std::vector<engine::History::FindingRow> findings;
+  const absl::Status status = InTransaction([&]() -> absl::Status {
+    const absl::StatusOr<int64_t> number = NumberOf(run);
+    if (!number.ok()) return number.status();
+    absl::StatusOr<Statement> rows = db_->Prepare(
+        "SELECT attempt, id, key, detector, severity, signal, layer, head, rank, step_begin, step_detected, step_end, "
+        "healed, value, expected, message, recommend FROM findings WHERE run=?1 ORDER BY id");
+    if (!rows.ok()) return rows.status();
+    for (rows->Bind(*number); rows->Step();) findings.push_back({FindingOf(*rows), IdOf(rows->Bytes(0))});
+    return rows->status();
+  });
+  if (!status.ok()) return status;
+  return findings;
+}
+
+absl::StatusOr<std::vector<engine::History::InterventionRow>> Reader::Interventions(const std::string& run) {
+  std::vector<engine::History::InterventionRow> interventions;
+  const absl::Status status = InTransaction([&]() -> absl::Status {
+    const absl::StatusOr<int64_t> number = NumberOf(run);
+    if (!number.ok()) return number.status();
+    absl::StatusOr<Statement> rows = db_->Prepare(
+        "SELECT attempt, id, kind, state, outcome, mode, reason, author, step_proposed, step_applied, orders, "
+        "orders_applied, heads, median_delay_boundaries FROM interventions WHERE run=?1 ORDER BY number");
+    if (!rows.ok()) return rows.status();
+    for (rows->Bind(*number); rows->Step();) interventions.push_back({InterventionOf(*rows), IdOf(rows->Bytes(0))});
+    return rows->status();
+  });
+  if (!status.ok()) return status;
+  return interventions;
+}
+
+absl::StatusOr<std::vector<engine::SeriesPoint>> Reader::Series(const engine::SeriesQuery& query) {
+  if (absl::Status status = CheckQuery(query); !status.ok()) return status;
+  SeriesBuilder builder(query);
+  const absl::Status status = InTransaction([&]() -> absl::Status {
+    const absl::StatusOr<int64_t> number = NumberOf(query.run);
+    if (!number.ok()) return number.status();
+    const absl::StatusOr<std::map<model::AttemptId, ModelSize>> sizes = SizesOf(db_.get(), *number);
+    if (!sizes.ok()) return sizes.status();
+    const auto size_of = [&sizes](const model::AttemptId& attempt) {
+      const auto it = sizes->find(attempt);
+      return it == sizes->end() ? ModelSize{} : it->second;
+    };
+    absl::StatusOr<Statement> rows = db_->Prepare(
+        "SELECT id, attempt, length(bytes) FROM chunks WHERE run=?1 AND step_max >= ?2 AND step_min <= ?3 ORDER BY id");
+    if (!rows.ok()) return rows.status();
+    const model::Step from = query.from_step.value_or(std::numeric_limits<model::Step>::min());
+    const model::Step to = query.to_step.value_or(std::numeric_limits<model::Step>::max());
+    for (rows->Bind(*number, from, to); rows->Step();) {
+      const int64_t id = rows->Int(0);
+      const absl::StatusOr<ChunkColumn> column = ReadColumn(
+          [&](size_t at, size_t size, char* out) { return db_->ReadBlob("chunks", "bytes", id, at, size, out); },
+          static_cast<size_t>(rows->Int(2)), query.signal, query.user_name);
+      if (!column.ok()) return column.status();
+      const ModelSize size = size_of(IdOf(rows->Bytes(1)));
+      builder.Take(*column, size.layers, size.heads);
+    }
+    if (!rows->status().ok()) return rows->status();
+    return ForEachTailReport(*number, [&](const model::AttemptId& attempt, const model::Report& report) {
+      const ModelSize size = size_of(attempt);
+      builder.Take(report, size.layers, size.heads);
+    });
+  });
+  if (!status.ok()) return status;
+  return builder.Points();
+}
+
+absl::Status Reader::ForEachTailReport(int64_t run, const TakeReport& take) {
+  absl::StatusOr<Statement> rows = db_->Prepare("SELECT event FROM tail WHERE run=?1 ORDER BY id");
+  if (!rows.ok()) return rows.status();
+  engine::Event event;
+  for (rows->Bind(run); rows->Step();) {
+    if (!engine::Decode(rows->Bytes(0), &event)) continue;
+    const auto* report = std::get_if<engine::ReportEvent>(&event.body);
+    if (report != nullptr && report->report.sequence > 0) take(report->attempt, report->report);
+  }
+  return rows->status();
+}
+
+absl::Status Reader::ForEachReport(const std::string& run, const TakeReport& take) {
+  return InTransaction([&]() -> absl::Status {
+    const absl::StatusOr<int64_t> number = NumberOf(run);
+    if (!number.ok()) return number.status();
+    absl::StatusOr<Statement> rows = db_->Prepare("SELECT attempt, bytes FROM chunks WHERE run=?1 ORDER BY id");
+    if (!rows.ok()) return rows.status();
+    std::vector<model::Report> reports;
+    for (rows->Bind(*number); rows->Step();) {
+      if (absl::Status status = UnpackChunk(rows->Bytes(1), &reports); !status.ok()) return status;
+      const model::AttemptId attempt = IdOf(rows->Bytes(0));
+      for (const model::Report& report : reports) take(attempt, report);
+    }
+    if (!rows->status().ok()) return rows->status();
+    return ForEachTailReport(*number, take);
+  });
+}
+
+template <class T>
+absl::StatusOr<std::vector<T>> Reader::Archived(const std::string& run, const std::string& table) {
+  std::vector<T> values;
+  const absl::Status status = InTransaction([&]() -> absl::Status {
+    const absl::StatusOr<int64_t> number = NumberOf(run);
+    if (!number.ok()) return number.status();
+    absl::StatusOr<Statement> rows = db_->Prepare("SELECT bytes FROM " + table + " WHERE run=?1 ORDER BY number");
+    if (!rows.ok()) return rows.status();
+    for (rows->Bind(*number); rows->Step();) {
+      const std::string bytes = rows->Bytes(0);
+      base::ByteReader in(bytes);
+      if (!base::LoadFrom(&in, &values.emplace_back()) || !in.AtEnd())
+        return absl::DataLossError("a row of " + table + " of run " + run + " cannot be read");
+    }
+    return rows->status();
+  });
+  if (!status.ok()) return status;
+  return values;
+}
+
+absl::StatusOr<std::vector<model::Order>> Reader::Orders(const std::string& run) {
+  return Archived<model::Order>(run, "orders");
+}
+absl::StatusOr<std::vector<model::Ack>> Reader::Acks(const std::string& run) {
+  return Archived<model::Ack>(run, "acks");
+}
+
+absl::Status Reader::VerifyAudit() {
+  return InTransaction([&] { return store::VerifyAudit(db_.get()); });
+}
+
+}  // namespace gyrostat::store

@@ -1,0 +1,170 @@
+#include "store/schema.h"
+
+#include <cstdint>
+#include <iterator>
+
+namespace gyrostat::store {
+namespace {
+
+// "gyro": says in the file's header whose it is.
+constexpr int64_t kApplicationId = 0x6779726f;
+
+// kMigrations[v] leads from version v to v + 1. One that has been released is never changed.
+// Enumerators are stored as their numbers (model/*.h), ids of 128 bits as 16 bytes, times as Unix milliseconds.
+constexpr const char* kMigrations[] = {
+    R"sql(
+CREATE TABLE runs(
+  number INTEGER PRIMARY KEY,
+  name TEXT NOT NULL UNIQUE,
+  mode INTEGER NOT NULL,
+  began_unix_ms INTEGER NOT NULL);
+
+CREATE TABLE attempts(
+  run INTEGER NOT NULL REFERENCES runs,
+  attempt BLOB NOT NULL,
+  began_unix_ms INTEGER NOT NULL,
+  ended_unix_ms INTEGER,
+  ended_reason TEXT,
+  layers INTEGER NOT NULL,
+  heads INTEGER NOT NULL,
+  hello BLOB NOT NULL,              -- model::Hello, by its Fields.
+  PRIMARY KEY(run, attempt));
+
+CREATE TABLE findings(
+  run INTEGER NOT NULL REFERENCES runs,
+  id INTEGER NOT NULL,
+  attempt BLOB NOT NULL,            -- In which it began.
+  key INTEGER NOT NULL,
+  detector TEXT NOT NULL,
+  severity INTEGER NOT NULL,
+  signal INTEGER NOT NULL,
+  layer INTEGER, head INTEGER, rank INTEGER,
+  step_begin INTEGER NOT NULL,
+  step_detected INTEGER NOT NULL,
+  step_end INTEGER,
+  healed INTEGER,
+  value REAL, expected REAL,        -- NULL: NaN.
+  message TEXT NOT NULL,
+  recommend INTEGER,
+  PRIMARY KEY(run, id));
+
+CREATE TABLE decisions(
+  id INTEGER PRIMARY KEY,
+  run INTEGER NOT NULL REFERENCES runs,
+  unix_ms INTEGER NOT NULL,
+  step INTEGER NOT NULL,
+  kind INTEGER NOT NULL,
+  acted INTEGER NOT NULL,
+  reason TEXT NOT NULL);
+CREATE INDEX decisions_by_run ON decisions(run);
+
+CREATE TABLE interventions(
+  number INTEGER PRIMARY KEY,       -- In order of their first mention.
+  run INTEGER NOT NULL REFERENCES runs,
+  id TEXT NOT NULL,
+  attempt BLOB NOT NULL,            -- In which it was proposed.
+  kind INTEGER NOT NULL,
+  state INTEGER NOT NULL,
+  outcome INTEGER,
+  mode INTEGER NOT NULL,
+  reason TEXT NOT NULL,
+  author TEXT NOT NULL,
+  step_proposed INTEGER NOT NULL,
+  step_applied INTEGER,
+  orders INTEGER NOT NULL,
+  orders_applied INTEGER NOT NULL,
+  heads INTEGER NOT NULL,
+  median_delay_boundaries REAL,
+  UNIQUE(run, id));
+
+CREATE TABLE orders(
+  number INTEGER PRIMARY KEY,
+  run INTEGER NOT NULL REFERENCES runs,
+  order_id BLOB NOT NULL,
+  intent TEXT NOT NULL,
+  unix_ms INTEGER NOT NULL,         -- When first sent.
+  basis INTEGER NOT NULL,
+  expires_boundary INTEGER NOT NULL,
+  bytes BLOB NOT NULL,              -- model::Order, by its Fields.
+  UNIQUE(run, order_id));
+
+CREATE TABLE acks(
+  number INTEGER PRIMARY KEY,
+  run INTEGER NOT NULL REFERENCES runs,
+  order_id BLOB NOT NULL,
+  unix_ms INTEGER NOT NULL,
+  outcome INTEGER NOT NULL,
+  boundary INTEGER NOT NULL,
+  bytes BLOB NOT NULL);             -- model::Ack, by its Fields.
+CREATE INDEX acks_by_run ON acks(run);
+
+CREATE TABLE snapshots(
+  run INTEGER PRIMARY KEY REFERENCES runs,
+  bytes BLOB NOT NULL);             -- engine::Run::Save.
+
+CREATE TABLE tail(
+  id INTEGER PRIMARY KEY,
+  run INTEGER NOT NULL REFERENCES runs,
+  event BLOB NOT NULL);             -- engine::Encode. All events since the run's snapshot.
+CREATE INDEX tail_by_run ON tail(run);
+
+CREATE TABLE chunks(
+  id INTEGER PRIMARY KEY,
+  run INTEGER NOT NULL REFERENCES runs,
+  attempt BLOB NOT NULL,
+  first_sequence INTEGER NOT NULL,
+  last_sequence INTEGER NOT NULL,
+  step_min INTEGER NOT NULL,
+  step_max INTEGER NOT NULL,
+  bytes BLOB NOT NULL);             -- store/chunk.h.
+CREATE INDEX chunks_by_run ON chunks(run, step_min, step_max);
+
+CREATE TABLE audit(
+  id INTEGER PRIMARY KEY,
+  run TEXT NOT NULL,
+  unix_ms INTEGER NOT NULL,
+  mono_ms INTEGER NOT NULL,
+  action TEXT NOT NULL,
+  subject TEXT NOT NULL,
+  author TEXT NOT NULL,
+  detail TEXT NOT NULL,
+  hash BLOB NOT NULL);              -- store/audit.h.
+CREATE TRIGGER audit_is_final BEFORE UPDATE ON audit BEGIN SELECT RAISE(ABORT, 'the audit is append-only'); END;
+CREATE TRIGGER audit_stays BEFORE DELETE ON audit BEGIN SELECT RAISE(ABORT, 'the audit is append-only'); END;
+)sql",
+};
+constexpr int64_t kVersion = std::size(kMigrations);
+
+absl::Status Check(const std::string& path, Db* db, int64_t* version) {
+  const absl::StatusOr<int64_t> application = db->Number("PRAGMA application_id");
+  if (!application.ok()) return application.status();
+  const absl::StatusOr<int64_t> found = db->Number("PRAGMA user_version");
+  if (!found.ok()) return found.status();
+  const absl::StatusOr<int64_t> tables = db->Number("SELECT count(*) FROM sqlite_schema");
+  if (!tables.ok()) return tables.status();
+  if (*application != kApplicationId && *tables > 0)
+    return absl::FailedPreconditionError(path + " is a database, but not one of gyrostat's");
+  if (*found > kVersion)
+    return absl::FailedPreconditionError(path + " has schema version " + std::to_string(*found) + ", made by a newer " +
+                                         "gyrostatd; this one reads up to " + std::to_string(kVersion));
+  *version = *found;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status Migrate(const std::string& path, Db* db) {
+  int64_t version = 0;
+  if (absl::Status status = Check(path, db, &version); !status.ok()) return status;
+  // Takes effect on an empty file only. Reports of tens of kilobytes are most of what is written.
+  absl::Status status = db->Exec("PRAGMA page_size=8192; PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;");
+  if (!status.ok() || version == kVersion) return status;
+  status = db->Exec("BEGIN IMMEDIATE");
+  for (; version < kVersion && status.ok(); ++version) status = db->Exec(kMigrations[version]);
+  if (status.ok())
+    status = db->Exec("PRAGMA application_id=" + std::to_string(kApplicationId) +
+                      "; PRAGMA user_version=" + std::to_string(kVersion) + "; COMMIT");
+  return status;
+}
+
+}  // namespace gyrostat::store

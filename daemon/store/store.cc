@@ -1,0 +1,151 @@
+#include "store/store.h"
+
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "base/bounded_queue.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "store/audit.h"
+#include "store/data_dir.h"
+#include "store/db.h"
+#include "store/schema.h"
+#include "store/writer.h"
+
+namespace gyrostat::store {
+namespace {
+
+// How long the writer waits before it looks again whether it shall stop; it is woken for every entry anyway.
+constexpr base::Milliseconds kIdle{1000};
+
+// Connections for readers, made when all are lent out. Thread-safe.
+class ReaderPool {
+ public:
+  explicit ReaderPool(std::string path) : path_(std::move(path)) {}
+
+  absl::StatusOr<std::unique_ptr<Reader>> Take() GYROSTAT_EXCLUDES(mutex_) {
+    {
+      base::MutexLock lock(mutex_);
+      if (!idle_.empty()) {
+        std::unique_ptr<Reader> reader = std::move(idle_.back());
+        idle_.pop_back();
+        return reader;
+      }
+    }
+    return Reader::Open(path_);
+  }
+  void GiveBack(std::unique_ptr<Reader> reader) GYROSTAT_EXCLUDES(mutex_) {
+    base::MutexLock lock(mutex_);
+    idle_.push_back(std::move(reader));
+  }
+
+ private:
+  const std::string path_;
+  base::Mutex mutex_;
+  std::vector<std::unique_ptr<Reader>> idle_ GYROSTAT_GUARDED_BY(mutex_);
+};
+
+// A damaged file is for a person to judge: says what to do besides what is wrong.
+absl::Status Explain(const absl::Status& status, const std::string& path) {
+  if (status.code() != absl::StatusCode::kDataLoss) return status;
+  return absl::DataLossError(std::string(status.message()) + ": " + path +
+                             " is damaged or no database; move it away to start with an empty history");
+}
+
+}  // namespace
+
+struct Store::Impl {
+  Impl(std::unique_ptr<DataDir> data_dir, const std::string& path, const StoreOptions& options)
+      : dir(std::move(data_dir)), readers(path), queue(options.queue_capacity_entries) {}
+
+  void Loop() {
+    std::vector<engine::JournalEntry> batch;
+    while (queue.PopAllUntil(base::SystemClock().Now() + kIdle, &batch)) {
+      probe.queue_entries.Set(static_cast<int64_t>(batch.size()));
+      if (!batch.empty()) writer->Write(batch);
+      batch.clear();
+    }
+    probe.queue_entries.Set(0);
+  }
+
+  // Lends a reader to `read`.
+  template <class Read>
+  auto With(const Read& read) -> decltype(read(std::declval<Reader&>())) {
+    absl::StatusOr<std::unique_ptr<Reader>> reader = readers.Take();
+    if (!reader.ok()) return reader.status();
+    auto result = read(**reader);
+    readers.GiveBack(*std::move(reader));
+    return result;
+  }
+
+  Probe probe;
+  const std::unique_ptr<DataDir> dir;
+  std::unique_ptr<Db> db;  // The writer's.
+  std::unique_ptr<Writer> writer;
+  ReaderPool readers;
+  base::BoundedQueue<engine::JournalEntry> queue;
+  std::thread thread;
+};
+
+Store::Store(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+absl::StatusOr<std::unique_ptr<Store>> Store::Open(const StoreOptions& options) {
+  absl::StatusOr<std::unique_ptr<DataDir>> dir = DataDir::Open(options.data_dir);
+  if (!dir.ok()) return dir.status();
+  const std::string path = (*dir)->FilePath("gyrostat.db");
+  auto impl = std::make_unique<Impl>(*std::move(dir), path, options);
+  absl::StatusOr<std::unique_ptr<Db>> db = Db::Open(path, Db::Access::kWrite);
+  if (!db.ok()) return Explain(db.status(), path);
+  impl->db = *std::move(db);
+  if (absl::Status status = Migrate(path, impl->db.get()); !status.ok()) return Explain(status, path);
+  absl::StatusOr<std::unique_ptr<Writer>> writer = Writer::Open(impl->db.get(), &impl->probe);
+  if (!writer.ok()) return Explain(writer.status(), path);
+  impl->writer = *std::move(writer);
+  if (absl::Status status = store::VerifyAudit(impl->db.get()); !status.ok())
+    base::LogError("the audit does not verify", {{"path", path}, {"reason", std::string(status.message())}});
+  impl->thread = std::thread([raw = impl.get()] { raw->Loop(); });
+  return std::unique_ptr<Store>(new Store(std::move(impl)));
+}
+
+Store::~Store() { Stop(); }
+
+void Store::Stop() {
+  impl_->queue.Close();
+  if (impl_->thread.joinable()) impl_->thread.join();
+}
+
+void Store::Append(engine::JournalEntry entry) {
+  const std::function<void(bool)> done = entry.done;
+  if (!impl_->queue.Push(std::move(entry)) && done) done(false);
+}
+
+absl::Status Store::ForEachRun(const std::function<absl::Status(engine::StoredRun)>& take) {
+  return impl_->With([&](Reader& reader) { return reader.ForEachRun(take); });
+}
+absl::StatusOr<std::vector<Store::FindingRow>> Store::Findings(const std::string& run) {
+  return impl_->With([&](Reader& reader) { return reader.Findings(run); });
+}
+absl::StatusOr<std::vector<Store::InterventionRow>> Store::Interventions(const std::string& run) {
+  return impl_->With([&](Reader& reader) { return reader.Interventions(run); });
+}
+absl::StatusOr<std::vector<engine::SeriesPoint>> Store::Series(const engine::SeriesQuery& query) {
+  return impl_->With([&](Reader& reader) { return reader.Series(query); });
+}
+absl::Status Store::ForEachReport(const std::string& run, const Reader::TakeReport& take) {
+  return impl_->With([&](Reader& reader) { return reader.ForEachReport(run, take); });
+}
+absl::StatusOr<std::vector<model::Order>> Store::Orders(const std::string& run) {
+  return impl_->With([&](Reader& reader) { return reader.Orders(run); });
+}
+absl::StatusOr<std::vector<model::Ack>> Store::Acks(const std::string& run) {
+  return impl_->With([&](Reader& reader) { return reader.Acks(run); });
+}
+absl::Status Store::VerifyAudit() {
+  return impl_->With([](Reader& reader) { return reader.VerifyAudit(); });
+}
+
+Probe& Store::probe() { return impl_->probe; }
+
+}  // namespace gyrostat::store
