@@ -1,9 +1,11 @@
 // What to do about a run: reports, findings and acks in; decisions, intents and orders out. Every answer has a reason.
 //
-// Rules: design.md §6, protocol.md §1, §5, §9. Here: modes, allow-lists, cool-down, budget, bounds, the QK-Clip planner on a
-// mirror of the client's ledger, outcome and self-disabling. An order leaves only after the journal holds it (engine/).
+// Rules: design.md §6, protocol.md §1, §5, §9. Here: modes, allow-lists, cool-down, budget, bounds, the QK-Clip planner
+// on a mirror of the client's ledger, outcome and self-disabling. An order leaves only after the journal holds it
+// (engine/).
 //
-// Pure: no clock, no randomness (ids are hashes of run, attempt and a counter). Not thread-safe: one per run, on its thread.
+// Pure: no clock, no randomness (ids are hashes of run, attempt and a counter). Not thread-safe: one per run, on its
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -34,10 +36,12 @@ struct QkClipOptions {
   void Fields(Archive& a) { a(tau, where, variant, quiet_boundaries, judged_boundaries); }
 };
 
+// qk_clip and collect. (Not in the header: GCC 12 warns of a list of enums there, wrongly.)
+std::vector<model::InterventionKind> AutomaticByDefault();
+
 struct PolicyOptions {
   model::Mode mode = model::Mode::kObserve;
-  std::vector<model::InterventionKind> automatic = {model::InterventionKind::kQkClip,
-                                                    model::InterventionKind::kCollect};  // What `act` may send unasked.
+  std::vector<model::InterventionKind> automatic = AutomaticByDefault();  // What `act` may send unasked.
   QkClipOptions qk_clip;
   uint32_t budget_per_1000_steps = 20;      // Intents of one kind. [1, 1000].
   uint32_t cooldown_boundaries = 1;         // Between the end of one intent and the next of its kind. [0, 100000].
@@ -66,8 +70,8 @@ class RunPolicy {
   RunPolicy(RunPolicy&&) noexcept;
   RunPolicy& operator=(RunPolicy&&) noexcept;
 
-  // A stream opened, again or anew. Settles what the hello's outcomes tell, takes its ledger as the truth, sends what is
-  // unknown and unexpired again under its id, loses what belonged to an older attempt.
+  // A stream opened, again or anew. Settles what the hello's outcomes tell, takes its ledger as the truth, sends what
+  // is unknown and unexpired again under its id, loses what belonged to an older attempt.
   void OnHello(const model::Hello& hello, PolicyOutput* out);
 
   // A new report, after detection. Only fresh evidence orders: a report re-sent after a reconnect (`newest_boundary` of
@@ -81,9 +85,11 @@ class RunPolicy {
   // NOT_FOUND: no such intent. FAILED_PRECONDITION: it is not waiting for approval (the message says what it is).
   absl::Status Approve(const std::string& id, const std::string& author, const std::string& reason, PolicyOutput* out);
   absl::Status Reject(const std::string& id, const std::string& author, const std::string& reason, PolicyOutput* out);
-  // Withdraws what the new mode does not allow and is not yet sent.
+  // What the new mode does not allow stops at once; an ack of what was sent before is still believed. Somebody's word
+  // also ends a pause, and gives a kind that disabled itself another chance.
   void SetMode(model::Mode mode, const std::string& author, PolicyOutput* out);
-  // New thresholds (config reload). The mode in use stays.
+  // New thresholds (config reload). The mode in use stays, until a new attempt where nobody has set one. What is open
+  // under another tau, place or variant ends.
   void SetOptions(const PolicyOptions& options, PolicyOutput* out);
 
   model::Mode mode() const;
@@ -95,6 +101,8 @@ class RunPolicy {
   // The mirror of the client's clip ledger.
   const remedy::ClipLedger& ledger() const;
 
+  // Everything but the options: Load expects a policy that was made with those it was saved under, and then answers as
+  // if nothing had happened.
   void Save(base::ByteWriter* out) const;
   bool Load(base::ByteReader* in);  // False on foreign bytes; the policy is then as new.
 

@@ -1,0 +1,49 @@
+#include "policy/job.h"
+
+#include <algorithm>
+
+#include "policy/words.h"
+
+namespace gyrostat::policy {
+namespace {
+
+std::string ObstacleOf(const Job& job, const QkClipOptions& options, model::LogitKind report_kind, ClipTerms* terms) {
+  const char* kind = model::Token(model::InterventionKind::kQkClip);
+  if (std::find(job.allow.begin(), job.allow.end(), kind) == job.allow.end())
+    return std::string(kind) + " is not on the job's allow-list";
+  if (job.world_size > 1)
+    return "the job has " + std::to_string(job.world_size) +
+           " ranks, wanted 1: more ranks need an agreement that this client does not have yet";
+  if (options.tau < job.tau_min)
+    return "tau is " + Number(options.tau) + ", below the job's tau_min of " + Number(job.tau_min);
+  std::string why;
+  terms->shape = remedy::ShapeFor(job.model, options.variant, &why);
+  if (!terms->shape) return why;
+  model::AttnLogitInfo made = job.attn_logit;
+  if (report_kind != model::LogitKind::kUnknown) made.kind = report_kind;
+  return remedy::CheckMaxima(made, job.model.logit_softcap.has_value());
+}
+
+}  // namespace
+
+Job JobOf(const model::Hello& hello) {
+  return {.attempt = hello.attempt,
+          .epoch = hello.epoch,
+          .allow = hello.allow,
+          .tau_min = hello.tau_min,
+          .model = hello.model,
+          .attn_logit = hello.attn_logit,
+          .world_size = hello.world_size,
+          .live = true};
+}
+
+ClipTerms TermsFor(const Job& job, const QkClipOptions& options, model::LogitKind report_kind) {
+  ClipTerms terms;
+  terms.obstacle = ObstacleOf(job, options, report_kind, &terms);
+  if (!terms.obstacle.empty()) terms.shape.reset();
+  const model::ClipVariant variant = terms.shape ? terms.shape->variant : options.variant;
+  terms.threshold = remedy::ClipThreshold(options.tau, variant, job.HasMaster());
+  return terms;
+}
+
+}  // namespace gyrostat::policy
