@@ -42,6 +42,14 @@ inline Settings SmallModel() {
   return settings;
 }
 
+inline Settings WithTauMin() {
+  Settings settings = SmallModel();
+  settings.tau_min = 10;
+  return settings;
+}
+
+inline remedy::Ticks TicksOf(double ratio) { return remedy::LnTicks(ratio); }
+
 class TrainerDouble {
  public:
   explicit TrainerDouble(Settings settings = SmallModel())
