@@ -35,11 +35,11 @@ struct LoadOptions {
 // One run on one stream. Writes on the caller's thread, reads on its own.
 class Feeder {
  public:
-  Feeder(const LoadOptions& options, SyntheticOptions synthetic, v1::ReportService::Stub* stub)
-      : options_(options), run_(synthetic), name_(synthetic.run) {
+  Feeder(const LoadOptions& options, SyntheticOptions synthetic)
+      : options_(options), run_(synthetic), name_(synthetic.run), stub_(v1::ReportService::NewStub(Connect(options))) {
     context_.set_deadline(gpr_time_from_seconds(options.limit_seconds, GPR_TIMESPAN));
     context_.set_wait_for_ready(true);
-    stream_ = stub->Stream(&context_);
+    stream_ = stub_->Stream(&context_);
   }
 
   // Blocks until the run is over; prints one line of JSON. True when every report was acknowledged.
@@ -64,6 +64,15 @@ class Feeder {
   }
 
  private:
+  // A connection of its own, as every job has; keepalive frees a write to a daemon that was stopped.
+  static std::shared_ptr<grpc::Channel> Connect(const LoadOptions& options) {
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 20000);
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10000);
+    return grpc::CreateCustomChannel(options.address, grpc::InsecureChannelCredentials(), arguments);
+  }
+
   void Read() {
     v1::DaemonMessage message;
     while (stream_->Read(&message)) {
@@ -132,6 +141,7 @@ class Feeder {
   const LoadOptions& options_;
   SyntheticRun run_;
   const std::string name_;
+  const std::unique_ptr<v1::ReportService::Stub> stub_;
   grpc::ClientContext context_;
   std::unique_ptr<grpc::ClientReaderWriter<v1::ClientMessage, v1::DaemonMessage>> stream_;
   v1::ClientMessage report_;
@@ -152,8 +162,6 @@ std::string RandomAttempt() {
 }
 
 int Run(const LoadOptions& options, Scenario scenario) {
-  const auto stub = v1::ReportService::NewStub(
-      grpc::CreateChannel(options.address, grpc::InsecureChannelCredentials()));
   std::vector<std::unique_ptr<Feeder>> feeders;
   for (uint32_t i = 0; i < options.runs; ++i) {
     SyntheticOptions synthetic;
@@ -165,7 +173,7 @@ int Run(const LoadOptions& options, Scenario scenario) {
     synthetic.scenario = scenario;
     synthetic.seed = options.seed + i;
     synthetic.allow = options.allow;
-    feeders.push_back(std::make_unique<Feeder>(options, synthetic, stub.get()));
+    feeders.push_back(std::make_unique<Feeder>(options, synthetic));
   }
   std::vector<char> complete(feeders.size(), 0);
   std::vector<std::thread> threads;
