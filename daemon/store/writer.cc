@@ -50,7 +50,7 @@ void Writer::Write(std::span<engine::JournalEntry> batch) {
   const auto failed = static_cast<size_t>(std::ranges::count(durable, false));
   probe_->entries_total.Add(batch.size() - failed);
   probe_->failures_total.Add(failed);
-  Tell(status, failed);
+  Tell(status, batch.size() - failed, failed);
   const auto busy = base::SystemClock().Now() - start;
   const auto busy_us = std::chrono::duration_cast<std::chrono::microseconds>(busy).count();
   probe_->busy_microseconds_total.Add(static_cast<uint64_t>(busy_us));
@@ -120,7 +120,8 @@ void Writer::LeaveBehind(engine::JournalEntry* entry) {
   left.push_back(std::move(*entry));
 }
 
-void Writer::Tell(const absl::Status& status, size_t failed) {
+void Writer::Tell(const absl::Status& status, size_t written, size_t failed) {
+  if (status.ok() && written == 0) return;  // Nothing was asked of the disk.
   const bool was_writable = probe_->writable.value() == 1;
   if (!status.ok() && was_writable)
     base::LogError("journal cannot be written: history is lost and no order leaves until it can",

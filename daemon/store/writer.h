@@ -36,7 +36,7 @@ class Writer {
   absl::Status WriteAll(std::span<engine::JournalEntry> batch, std::vector<bool>* durable);
   absl::Status WriteOne(const engine::JournalEntry& entry);
   void LeaveBehind(engine::JournalEntry* entry);
-  void Tell(const absl::Status& status, size_t failed);
+  void Tell(const absl::Status& status, size_t written, size_t failed);
 
   Db* const db_;
   const std::unique_ptr<Tables> tables_;
