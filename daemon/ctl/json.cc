@@ -91,7 +91,7 @@ Value InterventionValue(const v1::Intervention& intent) {
   out["orders"] = intent.orders();
   out["orders_applied"] = intent.orders_applied();
   out["heads"] = intent.heads();
-  out["median_delay_boundaries"] =
+  out["median_delay_steps"] =
       intent.has_median_delay_boundaries() ? Real(intent.median_delay_boundaries()) : Value(nullptr);
   return out;
 }

@@ -80,6 +80,7 @@ class Feeder {
       if (message.has_welcome()) welcome_ = true;
       if (message.has_acknowledged()) acknowledged_ = message.acknowledged().sequence();
       if (message.has_order()) orders_.push_back(message.order());
+      if (message.has_local_clip()) local_clips_.push_back(message.local_clip());
       changed_.notify_all();
     }
     const std::lock_guard lock(mutex_);
@@ -101,19 +102,26 @@ class Feeder {
 
   bool SendOrdersAndReport() {
     std::vector<v1::Order> orders;
+    std::vector<v1::LocalClip> local_clips;
     {
       const std::lock_guard lock(mutex_);
       orders.swap(orders_);
+      local_clips.swap(local_clips_);
     }
-    v1::ClientMessage message;
-    for (const v1::Order& order : orders) {
-      *message.mutable_ack() = run_.Obey(order);
-      ++orders_seen_;
-      if (message.ack().outcome() == v1::Ack::APPLIED) ++orders_applied_;
-      if (!stream_->Write(message)) return false;
-    }
+    for (const v1::Order& order : orders)
+      if (!SendAck(run_.Obey(order))) return false;
+    for (const v1::LocalClip& order : local_clips)
+      if (!SendAck(run_.Obey(order))) return false;
     run_.NextReport(report_.mutable_report());
     return stream_->Write(report_);
+  }
+
+  bool SendAck(const v1::Ack& ack) {
+    ++orders_seen_;
+    if (ack.outcome() == v1::Ack::APPLIED) ++orders_applied_;
+    v1::ClientMessage message;
+    *message.mutable_ack() = ack;
+    return stream_->Write(message);
   }
 
   bool WaitForAcknowledged(uint64_t sequence) {
@@ -152,6 +160,7 @@ class Feeder {
   bool welcome_ = false, closed_ = false;  // These and below: under mutex_.
   uint64_t acknowledged_ = 0;
   std::vector<v1::Order> orders_;
+  std::vector<v1::LocalClip> local_clips_;
 };
 
 std::string RandomAttempt() {

@@ -142,13 +142,25 @@ void SyntheticRun::NextReport(v1::Report* out) {
   ++step_;
 }
 
-v1::Ack SyntheticRun::Obey(const v1::Order& order) {
+v1::Ack SyntheticRun::NewAck(const std::string& order_id) const {
   v1::Ack ack;
-  ack.set_order_id(order.order_id());
+  ack.set_order_id(order_id);
   ack.set_boundary(static_cast<uint64_t>(step_));
   ack.set_step(step_);
   ack.set_ledger_version_before(ledger_version_);
   ack.set_ledger_version_after(ledger_version_);
+  return ack;
+}
+
+v1::Ack SyntheticRun::Obey(const v1::LocalClip& order) const {
+  v1::Ack ack = NewAck(order.order_id());
+  ack.set_outcome(v1::Ack::REFUSED);
+  ack.set_reason("a synthetic run does not clip by itself");
+  return ack;
+}
+
+v1::Ack SyntheticRun::Obey(const v1::Order& order) {
+  v1::Ack ack = NewAck(order.order_id());
   if (order.run() != options_.run || order.attempt() != options_.attempt || order.epoch() != 0) {
     ack.set_outcome(v1::Ack::FOREIGN);
     ack.set_reason("the order names another run, attempt or epoch");

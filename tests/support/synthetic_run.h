@@ -45,12 +45,15 @@ class SyntheticRun {
   // Applies a clip order before the next report, as a client would, and says what became of it. Orders of other kinds,
   // attempts or epochs are answered with FOREIGN or REFUSED and a sentence.
   v1::Ack Obey(const v1::Order& order);
+  // REFUSED: this run leaves clipping to the daemon.
+  v1::Ack Obey(const v1::LocalClip& order) const;
 
   uint64_t reports() const { return sequence_; }
   float peak_logit() const { return peak_logit_; }   // Largest finite maximum reported so far.
   float last_logit() const { return last_logit_; }   // Largest finite maximum of the newest report.
 
  private:
+  v1::Ack NewAck(const std::string& order_id) const;
   float LogitMax(uint32_t layer, uint32_t head) const;
   void FillScalars(double overload, v1::Report* out) const;
   void FillArrays(v1::Report* out);

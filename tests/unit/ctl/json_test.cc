@@ -82,7 +82,7 @@ TEST(Json, AnInterventionWithoutOutcomeSaysNull) {
   EXPECT_EQ(Json(intent),
             R"({"id":"gpt/1","run":"gpt","attempt":null,"kind":"qk_clip","state":"proposed","outcome":null,)"
             R"("mode":"advise","reason":"head 3 over tau","author":"policy","step_proposed":7,"step_applied":null,)"
-            R"("orders":0,"orders_applied":0,"heads":0,"median_delay_boundaries":null})");
+            R"("orders":0,"orders_applied":0,"heads":0,"median_delay_steps":null})");
   intent.set_outcome("effective");
   intent.set_step_applied(0);
   const auto parsed = nlohmann::json::parse(Json(intent));
