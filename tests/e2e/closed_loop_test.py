@@ -2,8 +2,6 @@
 
 The limits are those that experiments with a simulated controller showed to be reachable; each seed is judged alone.
 """
-import subprocess
-
 import pytest
 
 import gyrostatd
@@ -47,9 +45,7 @@ def test_guarded_run_is_held_and_learns_more_than_its_unguarded_twin(tmp_path, s
     print(f"seed {seed}: peak {unguarded.peak():.0f} / {guarded.peak():.1f}, "
           f"loss {unguarded.final_loss():.3f} / {guarded.final_loss():.3f}, over 1.5 tau {share:.4f}")
 
-    replay = subprocess.run([gyrostatd.BIN / "journal-replay", daemon.data_dir, "guarded"],
-                            capture_output=True, text=True, timeout=60)
-    assert replay.returncode == 0, replay.stdout + replay.stderr
+    job.replay_journal(daemon, "guarded")
 
 
 def test_grouped_keys_are_clipped_as_a_group(tmp_path):
@@ -61,9 +57,7 @@ def test_grouped_keys_are_clipped_as_a_group(tmp_path):
         assert applied, job.ctl(daemon, "interventions", "gqa")
         daemon.stop()
     assert guarded.peak() <= 5 * TAU  # Grouped heads grow faster; delay 2 reached 147 at this tau in experiments.
-    replay = subprocess.run([gyrostatd.BIN / "journal-replay", daemon.data_dir, "gqa"],
-                            capture_output=True, text=True, timeout=60)
-    assert replay.returncode == 0, replay.stdout + replay.stderr
+    job.replay_journal(daemon, "gqa", group=2)
 
 
 def test_local_mode_clips_at_the_boundary_that_measured(tmp_path):
@@ -74,4 +68,6 @@ def test_local_mode_clips_at_the_boundary_that_measured(tmp_path):
         applied = [i for i in job.ctl(daemon, "interventions", "local") if i["orders_applied"]]
         assert applied, job.ctl(daemon, "interventions", "local")
         assert applied[0]["median_delay_steps"] == 0
+        daemon.stop()
     assert guarded.peak() <= 2.5 * TAU
+    job.replay_journal(daemon, "local")
