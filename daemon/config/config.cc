@@ -39,6 +39,12 @@ std::string Seen(const Entry& entry) {
   return "'" + entry.text.substr(0, kSeenBytesMax) + (entry.text.size() > kSeenBytesMax ? "…" : "") + "'";
 }
 
+// Why `entry` is no value of `key`.
+std::string WhyRefused(const Key& key, const Entry& entry) {
+  const std::string own = key.explain ? key.explain(entry) : "";
+  return own.empty() ? "saw " + Seen(entry) + ", accepted is " + key.accepted : own;
+}
+
 // Reads one file's entries into a Config and gathers what is wrong.
 class Loader {
  public:
@@ -95,9 +101,7 @@ class Loader {
   }
 
   void TakeValue(const Key& key, const Entry& entry) {
-    if (key.set(entry, &config_)) return;
-    const std::string own = key.explain ? key.explain(entry) : "";
-    Complain(entry.line, key.name, own.empty() ? "saw " + Seen(entry) + ", accepted is " + key.accepted : own);
+    if (!key.set(entry, &config_)) Complain(entry.line, key.name, WhyRefused(key, entry));
   }
 
   void ComplainOf(const Order& order) {
@@ -193,6 +197,14 @@ absl::StatusOr<Config> Parse(std::string_view text, const std::string& file) {
   // One tau for what is watched and what is clipped.
   if (config.ok()) config->engine.run.detect.attn_logit.tau = config->engine.run.policy.qk_clip.tau;
   return config;
+}
+
+absl::Status Set(const std::string& key, const std::string& text, const std::string& origin, Config* config) {
+  const auto found = std::find_if(Keys().begin(), Keys().end(), [&](const Key& each) { return each.name == key; });
+  if (found == Keys().end()) return absl::InvalidArgumentError(origin + ": there is no key " + key);
+  const Entry entry{key, 0, Entry::Kind::kScalar, text, {}};
+  if (!found->set(entry, config)) return absl::InvalidArgumentError(origin + ": " + WhyRefused(*found, entry));
+  return absl::OkStatus();
 }
 
 std::string DefaultYaml() {

@@ -8,10 +8,12 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/log.h"
 #include "engine/engine.h"
 #include "rpc/server.h"
+#include "store/store.h"
 #include "telemetry/metrics.h"
 #include "web/server.h"
 
@@ -22,6 +24,7 @@ struct Config {
   std::string data_dir;  // Empty: DefaultDataDir().
   base::LogLevel log_level = base::LogLevel::kInfo;
   engine::EngineOptions engine;
+  store::StoreOptions store;  // Its data_dir is unused: the one above counts.
   rpc::ServerOptions rpc;
   telemetry::MetricsOptions telemetry;
   web::ServerOptions web;
@@ -33,6 +36,9 @@ absl::StatusOr<Config> LoadFile(const std::string& path);
 
 // The same for text that came from `file`.
 absl::StatusOr<Config> Parse(std::string_view text, const std::string& file);
+
+// Sets one key as a file would. INVALID_ARGUMENT, "ORIGIN: saw this, accepted is that", leaves the config unchanged.
+absl::Status Set(const std::string& key, const std::string& text, const std::string& origin, Config* config);
 
 // Every key with its default, commented: what --print-default-config shows and deploy/gyrostat.yaml is. Parses to the
 // defaults.

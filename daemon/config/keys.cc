@@ -66,6 +66,12 @@ void AppendEngineKeys(std::vector<Key>* keys) {
       [](auto& c) -> auto& { return c.engine.tick; }, Change::kRestart));
 }
 
+void AppendStoreKeys(std::vector<Key>* keys) {
+  keys->push_back(IntegerKey(
+      "store.queue_capacity_entries", "Journal entries that may wait to be written; beyond it judging waits.", 16, 1000000,
+      [](auto& c) -> auto& { return c.store.queue_capacity_entries; }, Change::kRestart));
+}
+
 void AppendRpcKeys(std::vector<Key>* keys) {
   keys->push_back(IntegerKey(
       "rpc.streams_max", "Training jobs connected at a time. More are refused.", 1, 100000,
@@ -114,6 +120,7 @@ std::vector<Key> MakeKeys() {
   AppendPolicyKeys(&keys);
   AppendDetectKeys(&keys);
   AppendEngineKeys(&keys);
+  AppendStoreKeys(&keys);
   AppendRpcKeys(&keys);
   AppendTelemetryKeys(&keys);
   AppendWebKeys(&keys);

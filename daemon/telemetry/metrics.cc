@@ -19,7 +19,7 @@ MetricType TypeOf(const OwnMetric& metric) {
 }
 
 double ValueOf(const OwnMetric& metric) {
-  return std::visit([](const auto* value) { return static_cast<double>(value->value()); }, metric.value);
+  return metric.scale * std::visit([](const auto* value) { return static_cast<double>(value->value()); }, metric.value);
 }
 
 void AppendOwn(const std::vector<OwnMetric>& own, std::vector<prometheus::MetricFamily>* families) {

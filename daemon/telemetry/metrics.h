@@ -34,6 +34,7 @@ struct OwnMetric {
   std::string help;
   std::variant<const base::Counter*, const base::Gauge*> value;  // A counter's name ends in _total.
   std::vector<std::pair<std::string, std::string>> labels;
+  double scale = 1;  // The counted unit in base units: 1e-6 for microseconds shown as seconds.
 };
 
 // What main.cc plugs in. All pointers outlive the Metrics.

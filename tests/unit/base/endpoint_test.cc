@@ -25,13 +25,15 @@ TEST(Endpoint, TakesLoopbackInAllItsSpellings) {
 }
 
 TEST(Endpoint, RefusesEveryOtherAddressAndSaysWhy) {
-  for (const char* text : {"0.0.0.0:7431", "[::]:7431", "10.0.0.1:1", "128.0.0.1:1", "example.org:1", "*:1", "[::ffff:10.0.0.1]:1"})
-    EXPECT_NE(ErrorOf(text).find("neither TLS nor authentication"), std::string::npos) << text << ": " << ErrorOf(text);
+  for (const char* text :
+       {"0.0.0.0:7431", "[::]:7431", "10.0.0.1:1", "128.0.0.1:1", "example.org:1", "*:1", "[::ffff:10.0.0.1]:1"})
+    EXPECT_NE(ErrorOf(text).find("neither TLS nor authentication"), std::string::npos) << text << ErrorOf(text);
 }
 
 TEST(Endpoint, RefusesWhatIsNoHostAndPort) {
-  for (const char* text : {"", ":", ":7431", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:65536", "127.0.0.1:-1",
-                           "127.0.0.1:80 ", "::1:7431", "[::1]", "[::1]7431", "[]:1", "127.0.0.1:99999999999999999999"})
+  for (const char* text :
+       {"", ":", ":7431", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:65536", "127.0.0.1:-1", "127.0.0.1:80 ",
+        "::1:7431", "[::1]", "[::1]7431", "[]:1", "127.0.0.1:99999999999999999999"})
     EXPECT_NE(ErrorOf(text).find("accepted is HOST:PORT"), std::string::npos) << text << ": " << ErrorOf(text);
 }
 

@@ -144,6 +144,16 @@ TEST(Config, KnowsWhatNeedsARestart) {
   EXPECT_THAT(KeysNeedingRestart(Config{}, *wanted), ElementsAre("listen.http", "engine.shards"));
 }
 
+TEST(Config, SetsOneKeyAsAFlagDoes) {
+  Config config;
+  EXPECT_TRUE(Set("listen.http", "127.0.0.1:0", "--http-listen", &config).ok());
+  EXPECT_EQ(config.http_listen, "127.0.0.1:0");
+  EXPECT_EQ(Set("engine.shards", "many", "--shards", &config).message(),
+            "--shards: saw 'many', accepted is a whole number from 1 to 64");
+  EXPECT_EQ(Set("engine.sharps", "1", "--sharps", &config).message(), "--sharps: there is no key engine.sharps");
+  EXPECT_EQ(config.engine.shards, Config{}.engine.shards);
+}
+
 class Environment {
  public:
   Environment(const char* name, const char* value) : name_(name) {
@@ -164,13 +174,13 @@ TEST(Config, FindsADataDirectoryOfTheUsersOwn) {
     EXPECT_EQ(DefaultDataDir(), "/var/lib/gyrostat");
     return;
   }
-  const Environment home("HOME", "/home/u");
+  const Environment home("HOME", "/somewhere");
   {
     const Environment state("XDG_STATE_HOME", "/state");
     EXPECT_EQ(DefaultDataDir(), "/state/gyrostat");
   }
   const Environment state("XDG_STATE_HOME", "relative");
-  EXPECT_EQ(DefaultDataDir(), "/home/u/.local/state/gyrostat");
+  EXPECT_EQ(DefaultDataDir(), "/somewhere/.local/state/gyrostat");
 }
 
 }  // namespace

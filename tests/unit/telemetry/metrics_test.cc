@@ -229,14 +229,16 @@ TEST(Metrics, ForgetsRunsThatAreOver) {
 TEST(Metrics, PublishesTheDaemonsOwnNumbers) {
   FixedClock clock;
   Probe probe;
-  base::Counter refused, full;
+  base::Counter refused, full, busy_us;
   base::Gauge streams;
   refused.Add(3);
+  busy_us.Add(2500000);
   streams.Set(-1);
   const std::vector<OwnMetric> own = {
-      {"gyrostat_rpc_refused_total", "Refused.", &refused, {{"reason", "shape"}}},
-      {"gyrostat_rpc_refused_total", "Refused.", &full, {{"reason", "full"}}},
-      {"gyrostat_rpc_streams", "Open streams.", &streams, {}}};
+      {"gyrostat_rpc_refused_total", "Refused.", &refused, {{"reason", "shape"}}, 1},
+      {"gyrostat_rpc_refused_total", "Refused.", &full, {{"reason", "full"}}, 1},
+      {"gyrostat_rpc_streams", "Open streams.", &streams, {}, 1},
+      {"gyrostat_store_busy_seconds_total", "Busy.", &busy_us, {}, 1e-6}};
   const auto no_runs = [] { return std::vector<std::shared_ptr<const RunState>>{}; };
   const Metrics metrics({}, {no_runs, {}, own, "1"}, &probe, &clock);
   EXPECT_THAT(metrics.Text(), HasSubstr("# HELP gyrostat_rpc_refused_total Refused.\n"
@@ -245,7 +247,10 @@ TEST(Metrics, PublishesTheDaemonsOwnNumbers) {
                                         "gyrostat_rpc_refused_total{reason=\"full\"} 0\n"
                                         "# HELP gyrostat_rpc_streams Open streams.\n"
                                         "# TYPE gyrostat_rpc_streams gauge\n"
-                                        "gyrostat_rpc_streams -1\n"));
+                                        "gyrostat_rpc_streams -1\n"
+                                        "# HELP gyrostat_store_busy_seconds_total Busy.\n"
+                                        "# TYPE gyrostat_store_busy_seconds_total counter\n"
+                                        "gyrostat_store_busy_seconds_total 2.5\n"));
   EXPECT_THAT(ListMetrics(own), HasSubstr("gyrostat_rpc_refused_total\tcounter\treason\tRefused.\n"
                                           "gyrostat_rpc_streams\tgauge\t\tOpen streams.\n"));
 }

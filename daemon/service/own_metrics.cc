@@ -1,0 +1,106 @@
+#include "service/own_metrics.h"
+
+namespace gyrostat::service {
+namespace {
+
+using Metrics = std::vector<telemetry::OwnMetric>;
+
+void AppendEngine(const engine::Probe& p, Metrics* out) {
+  out->push_back({"gyrostat_engine_events_total", "Events applied to runs.", &p.events_total, {}});
+  out->push_back({"gyrostat_engine_reports_total", "Reports judged.", &p.reports_total, {}});
+  out->push_back({"gyrostat_engine_reports_repeated_total",
+                  "Reports seen before: acknowledged, not judged again.", &p.reports_repeated_total, {}});
+  out->push_back({"gyrostat_engine_reports_refused_total", "Reports of a wrong shape or a foreign attempt.",
+                  &p.reports_refused_total, {}});
+  out->push_back({"gyrostat_engine_queue_full_total", "Events that found a shard's queue full and came again later.",
+                  &p.queue_full_total, {}});
+  out->push_back({"gyrostat_engine_journal_failures_total", "Events whose effects could not be made durable.",
+                  &p.journal_failures_total, {}});
+  out->push_back({"gyrostat_engine_orders_sent_total", "Orders handed to streams, again included.",
+                  &p.orders_sent_total, {}});
+}
+
+void AppendRpc(const rpc::Probe& p, Metrics* out) {
+  out->push_back({"gyrostat_rpc_streams", "Report streams that are open.", &p.streams_open, {}});
+  out->push_back({"gyrostat_rpc_watchers", "Watch calls that are open.", &p.watchers_open, {}});
+  out->push_back({"gyrostat_rpc_streams_total", "Report streams that were opened.", &p.streams_total, {}});
+  out->push_back({"gyrostat_rpc_streams_refused_total", "Streams beyond the limit, without a hello, or with a bad one.",
+                  &p.streams_refused_total, {}});
+  out->push_back({"gyrostat_rpc_streams_replaced_total", "Streams that a newer one of the same attempt replaced.",
+                  &p.streams_replaced_total, {}});
+  out->push_back({"gyrostat_rpc_readers_cut_total", "Peers that did not read what was sent to them.",
+                  &p.readers_cut_total, {}});
+  out->push_back({"gyrostat_rpc_messages_received_total", "Messages from jobs.", &p.messages_received_total, {}});
+  out->push_back({"gyrostat_rpc_received_bytes_total", "Bytes of messages from jobs.", &p.bytes_received_total, {}});
+  out->push_back({"gyrostat_rpc_reports_refused_total", "Reports that were malformed or refused by the engine.",
+                  &p.reports_refused_total, {}});
+  out->push_back({"gyrostat_rpc_acks_refused_total", "Acks that were malformed or refused by the engine.",
+                  &p.acks_refused_total, {}});
+  out->push_back({"gyrostat_rpc_reads_paused_total", "Messages that waited because the engine's queue was full.",
+                  &p.reads_paused_total, {}});
+  out->push_back({"gyrostat_rpc_unknown_signals_total", "Signals of a newer client, skipped.",
+                  &p.unknown_signals_total, {}});
+  out->push_back({"gyrostat_rpc_orders_undelivered_total", "Orders without a stream; the next hello settles them.",
+                  &p.orders_undelivered_total, {}});
+  out->push_back({"gyrostat_rpc_history_refused_total", "Reads of history that found the queue full.",
+                  &p.history_refused_total, {}});
+}
+
+void AppendStore(const store::Probe& p, Metrics* out) {
+  out->push_back({"gyrostat_store_entries_total", "Journal entries written.", &p.entries_total, {}});
+  out->push_back({"gyrostat_store_transactions_total", "Transactions that wrote them.", &p.transactions_total, {}});
+  out->push_back({"gyrostat_store_failures_total", "Journal entries that could not be written.", &p.failures_total, {}});
+  out->push_back({"gyrostat_store_left_behind_total", "Failed entries that were given up for good.",
+                  &p.left_behind_total, {}});
+  out->push_back({"gyrostat_store_busy_seconds_total", "Time spent in transactions.", &p.busy_microseconds_total, {},
+                  1e-6});
+  out->push_back({"gyrostat_store_queue_entries", "Journal entries that wait to be written.", &p.queue_entries, {}});
+  out->push_back({"gyrostat_store_size_bytes", "Size of the database file.", &p.size_bytes, {}});
+  out->push_back({"gyrostat_store_writable", "1; 0 from a failed transaction until one succeeds.", &p.writable, {}});
+}
+
+void AppendOutside(const Probes& p, Metrics* out) {
+  out->push_back({"gyrostat_telemetry_scrapes_total", "Times that /metrics was rendered.", &p.telemetry.scrapes_total,
+                  {}});
+  out->push_back({"gyrostat_telemetry_series_dropped_total",
+                  "Series left out of a scrape because of a cap, counted once per scrape.",
+                  &p.telemetry.series_dropped_total, {}});
+  out->push_back({"gyrostat_web_requests_total", "HTTP requests answered.", &p.web.requests_total, {}});
+  out->push_back({"gyrostat_web_requests_refused_total", "HTTP requests answered with a status from 400 to 499.",
+                  &p.web.requests_refused_total, {}});
+  out->push_back({"gyrostat_web_connections_dropped_total", "HTTP connections closed unread: too many.",
+                  &p.web.connections_dropped_total, {}});
+  out->push_back({"gyrostat_web_request_timeouts_total", "HTTP requests not complete in time, or too large.",
+                  &p.web.request_timeouts_total, {}});
+  out->push_back({"gyrostat_web_rebinds_total", "Times that the HTTP port was lost and bound again.",
+                  &p.web.rebinds_total, {}});
+  out->push_back({"gyrostat_config_reloads_total", "Reloads of the configuration that took effect.",
+                  &p.service.reloads_total, {}});
+  out->push_back({"gyrostat_config_reload_failures_total", "Reloads refused because of a mistake in the file.",
+                  &p.service.reload_failures_total, {}});
+  out->push_back({"gyrostat_config_last_reload_successful", "0 while the file has a mistake and the old one is in use.",
+                  &p.service.last_reload_successful, {}});
+}
+
+}  // namespace
+
+Metrics OwnMetrics(const Probes& probes) {
+  Metrics metrics;
+  AppendEngine(probes.engine, &metrics);
+  AppendRpc(probes.rpc, &metrics);
+  AppendStore(probes.store, &metrics);
+  AppendOutside(probes, &metrics);
+  return metrics;
+}
+
+std::string ListAllMetrics() {
+  const engine::Probe engine;
+  const rpc::Probe rpc;
+  const store::Probe store;
+  const telemetry::Probe telemetry;
+  const web::Probe web;
+  const Probe service;
+  return telemetry::ListMetrics(OwnMetrics({engine, rpc, store, telemetry, web, service}));
+}
+
+}  // namespace gyrostat::service

@@ -1,0 +1,186 @@
+#include "service/service.h"
+
+#include <string_view>
+#include <utility>
+
+#include "base/endpoint.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "detect/catalog.h"
+#include "engine/engine.h"
+#include "rpc/server.h"
+#include "rpc/stream_table.h"
+#include "service/front_page.h"
+#include "service/own_metrics.h"
+#include "store/store.h"
+#include "telemetry/metrics.h"
+#include "web/server.h"
+
+namespace gyrostat::service {
+namespace {
+
+// Streams get the larger part of kDrainMax: their acknowledgements save the jobs from sending again.
+constexpr base::Milliseconds kStreamDrain{3000};
+
+std::vector<std::string> Detectors() {
+  std::vector<std::string> names;
+  for (const std::string_view name : detect::DetectorNames()) names.emplace_back(name);
+  return names;
+}
+
+// Why the daemon is not ready, for all threads to read.
+class Readiness {
+ public:
+  void Set(std::string reason) {
+    base::MutexLock lock(mutex_);
+    reason_ = std::move(reason);
+  }
+  std::string reason() const {
+    base::MutexLock lock(mutex_);
+    return reason_;
+  }
+
+ private:
+  mutable base::Mutex mutex_;
+  std::string reason_ GYROSTAT_GUARDED_BY(mutex_) = "starting: stored runs are being brought back";
+};
+
+}  // namespace
+
+// Members stand in the order of their lives: what comes later uses what comes before and goes first.
+struct Service::Impl {
+  Impl(const config::Config& c, std::string v, const base::Clock* k, std::unique_ptr<store::Store> s)
+      : config(c), version(std::move(v)), clock(k), started_unix_ms(k->UnixMs()), store(std::move(s)),
+        engine(c.engine, store.get(), &streams, k),
+        metrics(c.telemetry,
+                {[this] { return engine.Runs(); }, Detectors(),
+                 OwnMetrics({engine.probe(), streams.probe(), store->probe(), telemetry_probe, web_probe, probe}), version},
+                &telemetry_probe, k),
+        rpc(WithVersion(c.rpc, version), &engine, store.get(), &streams, k, [this] { return Status(); }) {}
+
+  static rpc::ServerOptions WithVersion(rpc::ServerOptions options, const std::string& version) {
+    options.version = version;
+    return options;
+  }
+
+  // Empty when ready. A journal that fails makes the daemon not ready: it judges on, but keeps nothing.
+  std::string NotReadyReason() const {
+    const std::string reason = readiness.reason();
+    if (!reason.empty()) return reason;
+    if (store->probe().writable.value() == 0)
+      return "journal: the last transaction failed (see the log); nothing is recorded and no order is sent";
+    return "";
+  }
+
+  rpc::DaemonStatus Status() const {
+    rpc::DaemonStatus status;
+    status.started_at_unix_ms = started_unix_ms;
+    status.http_address = endpoints.http;
+    status.data_dir = config.data_dir;
+    status.journal_queue = static_cast<uint64_t>(store->probe().queue_entries.value());
+    status.not_ready_reason = NotReadyReason();
+    status.ready = status.not_ready_reason.empty();
+    return status;
+  }
+
+  std::map<std::string, web::Route> Routes() {
+    return {{"/", [this] { return web::Reply{200, kPlainText, FrontPage(version, NotReadyReason(), engine.Runs())}; }},
+            {"/healthz", [] { return web::Reply{200, kPlainText, "ok\n"}; }},
+            {"/readyz",
+             [this] {
+               const std::string reason = NotReadyReason();
+               return reason.empty() ? web::Reply{200, kPlainText, "ready\n"} : web::Reply{503, kPlainText, reason + "\n"};
+             }},
+            {"/metrics", [this] { return web::Reply{200, telemetry::Metrics::kContentType, metrics.Text()}; }}};
+  }
+
+  absl::Status Start() {
+    std::string problem;
+    const std::optional<base::Endpoint> listen = base::ParseLoopbackEndpoint(config.http_listen, &problem);
+    if (!listen) return absl::InvalidArgumentError("listen.http: " + problem);
+    absl::StatusOr<std::unique_ptr<web::Server>> server =
+        web::Server::Start(*listen, config.web, Routes(), &web_probe, clock);
+    if (!server.ok()) return server.status();
+    http = std::move(*server);
+    endpoints.http = http->endpoint().ToString();
+    if (const absl::Status restored = engine.Restore(store.get()); !restored.ok()) return restored;
+    engine.Start();
+    absl::StatusOr<std::string> grpc = rpc.Start();
+    if (!grpc.ok()) return grpc.status();
+    endpoints.grpc = *std::move(grpc);
+    if (const absl::Status written = WriteEndpoints(config.data_dir, endpoints); !written.ok()) return written;
+    readiness.Set("");
+    return absl::OkStatus();
+  }
+
+  void Drain() {
+    if (std::exchange(drained, true)) return;
+    readiness.Set("stopping");
+    rpc.SetServing(false);
+    rpc.Stop(kStreamDrain);
+    engine.Stop();
+    store->Stop();
+    if (http) http->Stop();
+    RemoveEndpoints(config.data_dir);
+  }
+
+  static constexpr char kPlainText[] = "text/plain; charset=utf-8";
+
+  config::Config config;  // As it is in use.
+  const std::string version;
+  const base::Clock* const clock;
+  const int64_t started_unix_ms;
+  Readiness readiness;
+  Probe probe;
+  telemetry::Probe telemetry_probe;
+  web::Probe web_probe;
+  Endpoints endpoints;
+  const std::unique_ptr<store::Store> store;
+  rpc::StreamTable streams;
+  engine::Engine engine;
+  telemetry::Metrics metrics;
+  rpc::Server rpc;
+  std::unique_ptr<web::Server> http;
+  bool drained = false;
+};
+
+absl::StatusOr<std::unique_ptr<Service>> Service::Start(const config::Config& config, const std::string& version,
+                                                        const base::Clock* clock) {
+  base::SetLogLevel(config.log_level);
+  store::StoreOptions options = config.store;
+  options.data_dir = config.data_dir;
+  absl::StatusOr<std::unique_ptr<store::Store>> store = store::Store::Open(options);
+  if (!store.ok()) return store.status();
+  std::unique_ptr<Service> service(new Service(std::make_unique<Impl>(config, version, clock, std::move(*store))));
+  service->impl_->probe.last_reload_successful.Set(1);
+  if (const absl::Status started = service->impl_->Start(); !started.ok()) return started;
+  base::LogInfo("serving", {{"version", version},
+                            {"grpc", service->endpoints().grpc},
+                            {"http", service->endpoints().http},
+                            {"data_dir", config.data_dir},
+                            {"mode", model::Token(config.engine.run.policy.mode)}});
+  return service;
+}
+
+Service::Service(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Service::~Service() { Drain(); }
+const Endpoints& Service::endpoints() const { return impl_->endpoints; }
+void Service::Drain() { impl_->Drain(); }
+
+void Service::Reload(const absl::StatusOr<config::Config>& config) {
+  if (!config.ok()) {
+    impl_->probe.reload_failures_total.Add();
+    impl_->probe.last_reload_successful.Set(0);
+    base::LogError("configuration not reloaded, the old one stays", {{"error", std::string(config.status().message())}});
+    return;
+  }
+  for (const std::string& key : config::KeysNeedingRestart(impl_->config, *config))
+    base::LogWarn("configuration key changes only at a restart", {{"key", key}});
+  base::SetLogLevel(config->log_level);
+  impl_->engine.SetRunOptions(config->engine.run);
+  impl_->probe.reloads_total.Add();
+  impl_->probe.last_reload_successful.Set(1);
+  base::LogInfo("configuration reloaded", {{"mode", model::Token(config->engine.run.policy.mode)}});
+}
+
+}  // namespace gyrostat::service
