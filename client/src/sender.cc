@@ -42,7 +42,7 @@ void Sender::TakeFromTraining() {
   for (;;) {
     // The frame is looked at first: a record that happened before it is then visible too.
     const Frame* frame = frames.Front();
-    const Record* record = records.Front();
+    Record* record = records.Front();
     if (record != nullptr && record->frames_before <= frames.Released()) {
       TakeRecord(*record);
       records.Release();
@@ -72,7 +72,7 @@ void Sender::TakeFrame(const Frame& frame) {
   untold_clips_.reset();
 }
 
-void Sender::TakeRecord(const Record& record) {
+void Sender::TakeRecord(Record& record) {
   switch (record.kind) {
     case RecordKind::kOutcome:
       PushAck(mirror_.OnOutcome(record));
@@ -82,6 +82,7 @@ void Sender::TakeRecord(const Record& record) {
       break;
     case RecordKind::kEpoch:
       mirror_.OnEpoch(record);
+      record.restored.reset();  // Here, not when the training thread fills the slot again.
       untold_clips_.reset();
       Relink();
       break;

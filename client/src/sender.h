@@ -57,7 +57,7 @@ class Sender {
   // Frames and records in the order in which they happened.
   void TakeFromTraining();
   void TakeFrame(const Frame& frame);
-  void TakeRecord(const Record& record);
+  void TakeRecord(Record& record);
   void PushAck(const model::Ack& ack);
   void Push(UnackedRing::Item item);
 

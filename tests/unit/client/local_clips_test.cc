@@ -1,5 +1,5 @@
-// Local mode: the client clips at the boundary that measured, and tells in its next report. Also what holds when local and
-// remote clips mix.
+// Local mode: the client clips at the boundary that measured, and tells in its next report. Also what holds when local
+// and remote clips mix.
 #include <gtest/gtest.h>
 
 #include <cstring>
