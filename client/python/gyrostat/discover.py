@@ -1,0 +1,316 @@
+"""Finds layers, heads and Q/K projections by walking a module.
+
+Names decide, and what they suggest is believed only for measuring: before a weight is scaled, lineage.py has to see
+that these very rows made what entered the softmax. What cannot be found is said in words, and can be given by hand.
+"""
+
+import dataclasses
+
+import torch
+
+from gyrostat.projection import Projection, contiguous, interleaved
+
+_SPLIT = (("q_proj", "k_proj"), ("query", "key"), ("q", "k"), ("wq", "wk"), ("w_q", "w_k"), ("W_q", "W_k"),
+          ("Wq", "Wk"), ("to_q", "to_k"), ("q_lin", "k_lin"), ("q_linear", "k_linear"), ("linear_q", "linear_k"),
+          ("query_proj", "key_proj"), ("queries", "keys"), ("q_attn", "k_attn"))
+_FUSED = ("qkv_proj", "qkv", "c_attn", "Wqkv", "wqkv", "W_qkv", "to_qkv", "in_proj", "att_proj", "attn_qkv", "W_pack",
+          "qkv_linear")
+_INTERLEAVED = ("query_key_value", "linear_qkv")
+_HEADS = ("num_heads", "n_heads", "n_head", "num_attention_heads", "nhead", "heads", "n_local_heads", "h")
+_KV_HEADS = ("num_key_value_heads", "num_kv_heads", "n_kv_heads", "kv_heads", "n_kv_head", "n_local_kv_heads",
+             "num_query_groups")
+_CROSS = ("cross", "encoder_attn", "multihead_attn", "EncDecAttention", "encoder_decoder")
+_LATENT = ("kv_a_proj_with_mqa", "kv_b_proj", "wkv_b", "kv_a_proj")
+_QUERY_NORMS = ("q_norm", "query_norm", "q_layernorm", "q_ln", "norm_q", "query_layernorm")
+
+
+@dataclasses.dataclass
+class Layer:
+    """One block. Without `attention` only its hidden states and gradients are watched."""
+
+    index: int
+    name: str
+    block: torch.nn.Module
+    attention: torch.nn.Module = None  # The module whose call holds projections and softmax.
+    heads: int = 0
+    kv_heads: int = 0
+    q: Projection = None
+    k: Projection = None
+
+
+@dataclasses.dataclass
+class Found:
+    layers: list
+    heads: int = 0  # The largest of any layer.
+    kv_heads: int = 0
+    head_dim: int = 0
+    attention: str = None  # mha, gqa, mqa or mla.
+    qk_norm: str = None
+    notes: list = dataclasses.field(default_factory=list)  # What is missing, one sentence each.
+
+
+def discover(model, layers=None, heads=None, kv_heads=None, q_proj=None, k_proj=None):
+    """What can be found in `model`; never raises for a strange model, but TypeError or ValueError for a wrong override.
+
+    layers: a sequence of modules, or the dotted name of one inside the model ("transformer.h").
+    heads, kv_heads: per layer. q_proj, k_proj: dotted names inside a layer ("attn.q_proj"); equal names mean one fused
+    projection, rows [q | k | v].
+    """
+    blocks = _given_blocks(model, layers) if layers is not None else _find_blocks(model, bool(q_proj or k_proj))
+    found = Found(layers=[Layer(index, name, block) for index, (name, block) in enumerate(blocks)])
+    if not found.layers:
+        found.notes.append("no transformer layers were found; give them with layers=")
+        return found
+    config = getattr(model, "config", None)
+    for layer in found.layers:
+        _fill(layer, config, heads, kv_heads, q_proj, k_proj, found.notes)
+    _forbid_shared(found)
+    _summarise(found)
+    return found
+
+
+def _given_blocks(model, layers):
+    if isinstance(layers, str):
+        layers = model.get_submodule(layers)
+    blocks = list(layers)
+    if not all(isinstance(block, torch.nn.Module) for block in blocks):
+        raise TypeError("layers= must be a sequence of modules or the name of one")
+    names = {id(module): name for name, module in model.named_modules()}
+    return [(names.get(id(block), f"layers[{i}]"), block) for i, block in enumerate(blocks)]
+
+
+def _find_blocks(model, named_by_hand):
+    """The outermost module around each attention that holds no other; list members where they sit in one list."""
+    modules = dict(model.named_modules())
+    owners = [name for name, module in modules.items() if _owns_attention(module) and not _is_cross(name)]
+    if named_by_hand and not owners:
+        lists = [m for m in modules.values() if isinstance(m, torch.nn.ModuleList) and len(m)]
+        owners = [name for name, m in modules.items() if lists and any(m is b for b in max(lists, key=len))]
+    blocks = {}
+    for owner in owners:
+        name = owner
+        while name:
+            parent = name.rpartition(".")[0]
+            inside = sum(1 for other in owners if other == parent or _within(other, parent))
+            listed = isinstance(modules[parent], (torch.nn.ModuleList, torch.nn.Sequential, torch.nn.ModuleDict))
+            if listed and (inside == len(owners) or inside > 1):
+                _add_siblings(blocks, parent, modules)
+                break
+            if inside > 1 or not parent:
+                blocks[name] = modules[name]
+                break
+            name = parent
+        else:
+            blocks[owner] = modules[owner]
+    order = {name: i for i, name in enumerate(modules)}
+    chosen = sorted(blocks, key=order.get)
+    return [(name, blocks[name]) for name in chosen if not any(_within(name, other) for other in chosen)]
+
+
+def _add_siblings(blocks, parent, modules):
+    """All members of the list: layers without attention (of a hybrid model) are layers too. Not of a plain Sequential,
+    whose members are different things."""
+    children = dict(modules[parent].named_children())
+    attending = {key for key, child in children.items() if any(_owns_attention(m) for m in child.modules())}
+    whole = isinstance(modules[parent], torch.nn.ModuleList)
+    for key, child in children.items():
+        if whole or key in attending:
+            blocks[f"{parent}.{key}" if parent else key] = child
+
+
+def _within(name, parent):
+    return name != parent and (parent == "" or name.startswith(parent + "."))
+
+
+def _is_cross(name):
+    return any(mark in name for mark in _CROSS)
+
+
+def _owns_attention(module):
+    children = module._modules
+    return (isinstance(module, torch.nn.MultiheadAttention)
+            or any(a in children and b in children and _is_projection(children[a]) for a, b in _SPLIT)
+            or any(name in children and _is_projection(children[name]) for name in _FUSED + _INTERLEAVED)
+            or any(name in children for name in _LATENT))
+
+
+def _is_projection(module):
+    weight = getattr(module, "weight", None)
+    return isinstance(weight, torch.Tensor) and weight.dim() == 2 and not isinstance(module, torch.nn.Embedding)
+
+
+def _fill(layer, config, heads, kv_heads, q_proj, k_proj, notes):
+    """Completes one layer, or leaves it without attention and says why."""
+    if q_proj or k_proj:
+        owner = _owner_by_hand(layer, q_proj, k_proj)
+    else:
+        owners = [(name, m) for name, m in layer.block.named_modules()
+                  if _owns_attention(m) and not _is_cross(name)]
+        if len(owners) > 1:
+            notes.append(f"{layer.name} holds {len(owners)} attentions; give q_proj= and k_proj=")
+            return
+        if not owners:
+            return
+        owner = owners[0]
+    name, layer.attention = owner
+    title = ".".join(filter(None, (layer.name, name)))
+    layer.heads = heads or _number(layer.attention, _HEADS, layer.block, config)
+    if not layer.heads:
+        notes.append(f"{title}: the number of heads was not found; give heads=")
+        return
+    if any(part in layer.attention._modules for part in _LATENT):
+        layer.kv_heads = layer.heads
+        notes.append(f"{title} is latent attention (MLA): maxima are measured, weights are never scaled")
+        return
+    layer.kv_heads = kv_heads or _number(layer.attention, _KV_HEADS, layer.block, config)
+    trouble = _bind(layer, title, q_proj, k_proj)
+    if trouble:
+        notes.append(f"{title}: {trouble}; weights of this layer are never scaled")
+        layer.q = layer.k = None
+    layer.kv_heads = layer.kv_heads or layer.heads
+
+
+def _owner_by_hand(layer, q_proj, k_proj):
+    """The innermost module that holds both named projections. Raises ValueError where one is missing."""
+    for name in (q_proj, k_proj):
+        if not name:
+            raise ValueError("q_proj= and k_proj= go together (equal names for a fused projection)")
+        try:
+            layer.block.get_submodule(name)
+        except AttributeError:
+            raise ValueError(f"{layer.name} has no {name!r}") from None
+    parents = [name.split(".")[:-1] for name in (q_proj, k_proj)]
+    common = []
+    for a, b in zip(*parents):
+        if a != b:
+            break
+        common.append(a)
+    name = ".".join(common)
+    return name, layer.block.get_submodule(name)
+
+
+def _number(attention, names, block, config):
+    """The first attribute of that name, looked for in the attention, its config, the block, the model's config."""
+    for home in (attention, getattr(attention, "config", None), block, config):
+        for name in names:
+            value = getattr(home, name, None)
+            if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+                return value
+    return 0
+
+
+def _bind(layer, title, q_proj, k_proj):
+    """Sets layer.q and layer.k (and kv_heads where only the shapes tell). Returns what stood in the way, or ""."""
+    attention, children = layer.attention, layer.attention._modules
+    if q_proj:
+        q, k = layer.block.get_submodule(q_proj), layer.block.get_submodule(k_proj)
+        names = (q_proj, k_proj)
+        return _bind_fused(layer, q, names[0]) if q is k else _bind_split(layer, q, k, names)
+    if isinstance(attention, torch.nn.MultiheadAttention):
+        return _bind_multihead(layer, title)
+    for names in _SPLIT:
+        if names[0] in children and names[1] in children:
+            return _bind_split(layer, children[names[0]], children[names[1]], [f"{title}.{n}" for n in names])
+    for name in _FUSED + _INTERLEAVED:
+        if name in children:
+            return _bind_fused(layer, children[name], f"{title}.{name}", mixed=name in _INTERLEAVED)
+    return "no Q and K projections were found; give q_proj= and k_proj="
+
+
+def _out_dim(module):
+    # Conv1D of GPT-2 stores [in, out] and says so by `nf`, its output width.
+    return 1 if getattr(module, "nf", None) == module.weight.shape[1] and type(module).__name__ == "Conv1D" else 0
+
+
+def _make(module, starts, width, title, weight="weight", bias="bias"):
+    has_bias = getattr(module, bias, None) is not None
+    out_dim = _out_dim(module) if weight == "weight" else 0
+    return Projection(module, weight, bias if has_bias else "", out_dim, starts, width, title)
+
+
+def _bind_split(layer, q, k, titles):
+    if not (_is_projection(q) and _is_projection(k)):
+        return f"{titles[0]} or {titles[1]} has no weight matrix"
+    q_rows, k_rows = q.weight.shape[_out_dim(q)], k.weight.shape[_out_dim(k)]
+    width = q_rows // layer.heads
+    if q_rows % layer.heads or k_rows % width:
+        return f"{q_rows} query rows and {k_rows} key rows do not divide into {layer.heads} heads"
+    layer.kv_heads = layer.kv_heads or k_rows // width
+    if k_rows != layer.kv_heads * width or layer.heads % layer.kv_heads:
+        return f"{k_rows} key rows are not {layer.kv_heads} key heads of width {width}"
+    layer.q = _make(q, contiguous(layer.heads, width), width, titles[0])
+    layer.k = _make(k, contiguous(layer.kv_heads, width), width, titles[1])
+    return ""
+
+
+def _bind_fused(layer, qkv, title, mixed=False):
+    """[q | k | v], or by key head where `mixed`. Without kv_heads, a third each."""
+    if not _is_projection(qkv):
+        return f"{title} has no weight matrix"
+    rows = qkv.weight.shape[_out_dim(qkv)]
+    layer.kv_heads = layer.kv_heads or layer.heads
+    total = layer.heads + 2 * layer.kv_heads
+    if rows % total or layer.heads % layer.kv_heads:
+        return f"{rows} rows are not {layer.heads} query heads and twice {layer.kv_heads} key heads; give kv_heads="
+    width = rows // total
+    if mixed:
+        q_starts, k_starts = interleaved(layer.heads, layer.kv_heads, width)
+    else:
+        q_starts = contiguous(layer.heads, width)
+        k_starts = contiguous(layer.kv_heads, width, layer.heads * width)
+    layer.q, layer.k = _make(qkv, q_starts, width, title), _make(qkv, k_starts, width, title)
+    return ""
+
+
+def _bind_multihead(layer, title):
+    attention = layer.attention
+    layer.kv_heads = layer.heads
+    width = attention.embed_dim // layer.heads
+    q_starts = contiguous(layer.heads, width)
+    if attention.in_proj_weight is not None:
+        k_starts, names = contiguous(layer.heads, width, attention.embed_dim), ("in_proj_weight", "in_proj_weight")
+    elif attention.in_proj_bias is None:
+        k_starts, names = q_starts, ("q_proj_weight", "k_proj_weight")
+    else:
+        return "separate weights with one fused bias"
+    layer.q, layer.k = (_make(attention, starts, width, title, name, "in_proj_bias")
+                        for starts, name in zip((q_starts, k_starts), names))
+    return ""
+
+
+def _forbid_shared(found):
+    """A parameter that serves two layers cannot be scaled for one of them."""
+    users = {}
+    for layer in found.layers:
+        if layer.q:
+            for weight in {id(layer.q.weight), id(layer.k.weight)}:
+                users.setdefault(weight, []).append(layer)
+    for sharing in users.values():
+        if len(sharing) > 1:
+            found.notes.append(f"{sharing[0].name} and {sharing[1].name} share their projections; "
+                               "weights of these layers are never scaled")
+            for layer in sharing:
+                layer.q = layer.k = None
+
+
+def _summarise(found):
+    attending = [layer for layer in found.layers if layer.attention is not None and layer.heads]
+    if not attending:
+        found.notes.append("no attention was found; give heads=, q_proj= and k_proj=")
+        return
+    first = attending[0]
+    found.heads = max(layer.heads for layer in attending)
+    found.kv_heads = max(layer.kv_heads for layer in attending)
+    found.head_dim = first.q.width if first.q else 0
+    if any(part in first.attention._modules for part in _LATENT):
+        found.attention = "mla"
+    elif found.kv_heads == found.heads:
+        found.attention = "mha"
+    else:
+        found.attention = "mqa" if found.kv_heads == 1 else "gqa"
+    norm = next((first.attention._modules[name] for name in _QUERY_NORMS if name in first.attention._modules), None)
+    found.qk_norm = "none"
+    if norm is not None:
+        gain = getattr(norm, "weight", None)
+        flattened = gain is not None and found.head_dim and gain.numel() > found.head_dim
+        found.qk_norm = "flattened" if flattened else "per_head"

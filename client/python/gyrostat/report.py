@@ -1,0 +1,88 @@
+"""Collects one step's values where they are, brings the tensors over together, and records everything."""
+
+import ctypes
+import math
+
+import torch
+
+from gyrostat import _abi
+
+
+class Report:
+    """Of one step. Adding is cheap: device values wait for `send`, which is the only place that waits for a device."""
+
+    def __init__(self, fuse):
+        self._fuse = fuse
+        self._scalars = []  # (name, float)
+        self._arrays = []  # (name, [float])
+        self._waiting = []  # (0-dim tensors, what to do with their values)
+        self._rows = None  # ({layer: [heads]}, (layers, heads), kind)
+
+    def scalar(self, name, value):
+        """A number, or a tensor (its mean). None is left out; what is neither is said once and left out."""
+        if value is None:
+            return
+        if isinstance(value, torch.Tensor) and value.numel() > 0:
+            value = value.detach()
+            value = value.reshape(()) if value.numel() == 1 else value.float().mean()
+            self.later([value], lambda values: self.scalar(name, values[0]))
+            return
+        try:
+            self._scalars.append((name, float(value)))
+        except (TypeError, ValueError, RuntimeError, OverflowError):
+            self._fuse.say(f"{name} is {type(value).__name__}, wanted a number or a tensor; left out")
+
+    def array(self, name, values):
+        """A list of floats; None among them where nothing was measured."""
+        self._arrays.append((name, [_abi.ABSENT if value is None else value for value in values]))
+
+    def later(self, tensors, then):
+        """then([floats]) is called once the 0-dim `tensors` have been brought over; it may add scalars and arrays."""
+        self._waiting.append((tensors, then))
+
+    def attention(self, rows, shape, kind):
+        """{layer: [heads of that layer] float32 tensor}, reported as [layers, heads] = `shape`."""
+        self._rows = rows, shape, kind
+
+    def send(self, client, check):
+        """Records everything with `client`, giving every status to `check`."""
+        flat = [tensor for tensors, _ in self._waiting for tensor in tensors]
+        values = iter(_fetch(flat))
+        for tensors, then in self._waiting:
+            then([next(values) for _ in tensors])
+        for name, value in self._scalars:
+            check(client.scalar(name, value))
+        for name, values in self._arrays:
+            buffer = (ctypes.c_float * len(values))(*values)
+            check(client.array(name, ctypes.addressof(buffer), len(values)))
+        if self._rows is not None:
+            matrix = _matrix(*self._rows[:2])
+            check(client.attention(matrix.data_ptr(), matrix.numel(), self._rows[2]))
+
+
+def _fetch(tensors):
+    """The values of 0-dim tensors as floats: one copy for each device."""
+    by_device = {}
+    for position, tensor in enumerate(tensors):
+        by_device.setdefault(tensor.device, []).append(position)
+    values = [0.0] * len(tensors)
+    for positions in by_device.values():
+        together = torch.stack([tensors[position] for position in positions]).tolist()
+        for position, value in zip(positions, together):
+            values[position] = value
+    return values
+
+
+def _matrix(rows, shape):
+    """[layers, heads] float32 in host memory; what is missing, or -inf (all masked), is absent."""
+    layers, heads = shape
+    device = next(iter(rows.values())).device
+    absent = None
+    lines = []
+    for layer in range(layers):
+        line = rows.get(layer)
+        if line is None or len(line) != heads:
+            absent = torch.full((heads,), -math.inf, device=device) if absent is None else absent
+            line = absent if line is None else torch.cat([line.to(device), absent[: heads - len(line)]])
+        lines.append(line if line.device == device else line.to(device))
+    return torch.stack(lines).clamp_(min=_abi.ABSENT).cpu()

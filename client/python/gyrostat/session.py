@@ -1,0 +1,168 @@
+"""An active monitor: reports at each boundary, then applies what was agreed."""
+
+import functools
+import os
+
+import torch
+
+from gyrostat import _abi, attention
+from gyrostat.report import Report
+
+_ORDERS_MAX = 64  # Per boundary; more than the library ever holds.
+
+
+class Session:
+    """An active monitor's parts. Methods may raise: the Monitor guards them."""
+
+    def __init__(self, fuse, open_client, taps, probes, hidden, gradients, actuator, layers, heads, start_step):
+        """open_client() → _abi.Client, called now or at the first step, whichever knows enough about the weights."""
+        self._fuse = fuse
+        self._open_client = open_client
+        self._client = None
+        self._taps = taps
+        self._probes = probes  # {layer index: LayerProbe}
+        self._hidden = hidden
+        self._gradients = gradients
+        self._actuator = actuator
+        self._shape = (layers, heads)
+        self._next_step = start_step
+        self._pid = os.getpid()
+        self._pending_state = None
+        self.optimizer_steps = 0
+        fuse.on_blow(self._let_go)
+
+    def before_update(self, optimizer):
+        """Inside optimizer.step."""
+        self.optimizer_steps += 1
+        self._gradients.read(optimizer)
+
+    def open(self):
+        """Opens the client. Raises what _abi.Client raises; a client that cannot work blows nothing, it stays inert."""
+        self._client = self._open_client()
+        if self._client.opened not in (_abi.OK, _abi.INACTIVE):
+            self._fuse.say(f"not watching: {self._client.last_error or 'status %d' % self._client.opened}")
+        if self._client.opened != _abi.OK:
+            self._fuse.blown = True
+            self._let_go()
+        elif self._pending_state is not None:
+            self._load(self._pending_state)
+            self._pending_state = None
+
+    def step(self, loss, step, grad_norm, tokens, scalars):
+        if os.getpid() != self._pid:
+            return
+        if self._client is None:
+            self.open()
+            if self._fuse.blown:
+                return
+        step = self._next_step if step is None else int(step)
+        self._next_step = step + 1
+        report = Report(self._fuse)
+        report.scalar("loss", loss)
+        report.scalar("tokens", tokens)
+        for name, value in scalars.items():
+            report.scalar(name, value)
+        self._gradients.report(report, grad_norm)
+        self._hidden.report(report)
+        self._add_attention(report)
+        self._check(self._client.begin(step))
+        report.send(self._client, self._check)
+        self._check(self._client.end())
+        self._apply_orders()
+
+    def _add_attention(self, report):
+        """Adds the maxima of all layers. Layers of a kind that may not clip are left out where others may: one
+        blind layer must not take the guard from the rest.
+        """
+        taken = {}
+        for index, probe in self._probes.items():
+            maxima, kind = probe.take()
+            if maxima is not None:
+                taken[index] = maxima, kind
+        if not taken:
+            return
+        firm = {index: pair for index, pair in taken.items() if attention.may_clip(pair[1])}
+        if firm and len(firm) < len(taken):
+            weak = sorted(set(taken) - set(firm))
+            self._fuse.say(f"maxima of layers {weak} are only bounds and are left out of the reports; those of the "
+                           "other layers may clip")
+        taken = firm or taken
+        kind = functools.reduce(attention.weaker, (pair[1] for pair in taken.values()))
+        report.attention({index: maxima for index, (maxima, _) in taken.items()}, self._shape, kind)
+
+    def _apply_orders(self):
+        self._actuator.look_back(self.optimizer_steps)
+        for _ in range(_ORDERS_MAX):
+            order = self._client.poll()
+            if order is None:
+                return
+            if order.kind != b"qk_clip":
+                outcome = _abi.REFUSED, f"this client cannot apply {order.kind.decode(errors='replace')}"
+            else:
+                q = [(f.layer, f.head, f.factor) for f in order.q[: order.q_count]]
+                k = [(f.layer, f.head, f.factor) for f in order.k[: order.k_count]]
+                outcome = self._actuator.apply(q, k, self.optimizer_steps)
+            self._check(self._client.ack(order, *outcome))
+
+    def _check(self, status):
+        if status == _abi.INVALID:
+            self._fuse.say(self._client.last_error)
+        return status
+
+    def attention(self, layer, q, k, scale, causal, mask, bias):
+        probe = self._probe(layer)
+        if probe is not None and torch.is_grad_enabled():
+            probe.pair(q, k, scale, causal, mask, bias)
+
+    def attention_max(self, layer, maxima, kind):
+        if kind not in _abi.KINDS:
+            self._fuse.say(f"attention_max: kind is {kind!r}, wanted one of {sorted(_abi.KINDS)}")
+            return
+        probe = self._probe(layer)
+        if probe is not None and torch.is_grad_enabled():
+            probe.record(torch.as_tensor(maxima).detach().float().reshape(-1), kind)
+
+    def _probe(self, layer):
+        probe = self._probes.get(layer)
+        if probe is None:
+            self._fuse.say(f"attention was given for layer {layer!r}; the layers with attention are "
+                           f"{sorted(self._probes)}")
+        return probe
+
+    def reset(self):
+        self._actuator.forget()
+        if self._client is not None:
+            self._check(self._client.reset())
+
+    def state_dict(self):
+        state = self._client.save().hex() if self._client is not None else (self._pending_state or b"").hex()
+        return {"format": 1, "client": state, "next_step": self._next_step}
+
+    def load_state_dict(self, state):
+        try:
+            if state["format"] != 1:
+                raise ValueError(f"format {state['format']}, wanted 1")
+            saved = bytes.fromhex(state["client"])
+            next_step = int(state["next_step"])
+        except (KeyError, TypeError, ValueError) as error:
+            self._fuse.say(f"load_state_dict: not a state of gyrostat's ({error!r}); nothing was restored")
+            return
+        self._next_step = next_step
+        self._actuator.forget()
+        if self._client is None:
+            self._pending_state = saved
+        else:
+            self._load(saved)
+
+    def _load(self, saved):
+        self._check(self._client.load(saved) if saved else self._client.reset())
+
+    def _let_go(self):
+        while self._taps:
+            self._taps.pop().remove()
+
+    def close(self):
+        self._let_go()
+        if self._client is not None and os.getpid() == self._pid:
+            self._client.close()
+            self._client = None

@@ -1,0 +1,309 @@
+"""Hidden states by boundary and gradient norms by layer. Everything stays on its device until the step's one copy."""
+
+import functools
+import math
+import sys
+import types
+
+import torch
+
+_JOINED_MAX = 1 << 20  # Gradient entries up to which joining them costs less than the calls it saves.
+_NORM_FUNCTIONS = ("clip_grad_norm_", "clip_grads_with_norm_", "clip_grad_value_")
+
+
+class HiddenStates:
+    """Mean square and largest entry of the residual stream at block boundaries, over all tokens of the step.
+
+    Boundary 0 is the input of the first block where it is its first positional argument or `hidden_states`;
+    boundary i + 1 is the output of block i. Where boundary 0 is not seen, only the outputs are reported.
+    """
+
+    _FORWARDS_MAX = 64  # Kept apart; beyond, the step's means cover the newest forwards only.
+
+    def __init__(self, blocks, fuse):
+        self._fuse = fuse
+        self._blocks = blocks
+        self._seen = [[] for _ in range(len(blocks) + 1)]  # By boundary: (norm, least, largest, elements).
+
+    def around(self, index):
+        """For a Tap on block `index`."""
+        block = self._blocks[index]
+
+        def around(call, args, kwargs):
+            output = call(*args, **kwargs)
+            if not self._fuse.blown and block.training and torch.is_grad_enabled():
+                try:
+                    if index == 0:
+                        self._add(0, args[0] if args else kwargs.get("hidden_states"))
+                    self._add(index + 1, output)
+                except Exception as error:
+                    self._fuse.blow(error)
+            return output
+
+        return around
+
+    def _add(self, boundary, value):
+        if isinstance(value, (tuple, list)) and value:
+            value = value[0]
+        if not isinstance(value, torch.Tensor) or not value.is_floating_point() or value.numel() == 0:
+            return
+        x = value.detach()
+        norm = torch.linalg.vector_norm(x, dtype=torch.float32 if x.element_size() < 4 else None)
+        least, largest = torch.aminmax(x)
+        seen = self._seen[boundary]
+        seen.append((norm, least, largest, x.numel()))
+        if len(seen) > self._FORWARDS_MAX:
+            del seen[0]
+
+    def report(self, report):
+        """Adds hidden_ms and hidden_absmax since the last report, L + 1 long, or L without boundary 0; nothing where a
+        block was not called, or not as often as the others."""
+        seen, self._seen = self._seen, [[] for _ in self._seen]
+        seen = seen if seen[0] else seen[1:]
+        forwards = len(seen[0]) if seen else 0
+        if not forwards or any(len(boundary) != forwards for boundary in seen):
+            return
+        elements = [sum(entry[3] for entry in boundary) for boundary in seen]
+
+        def then(values):
+            per = 3 * forwards
+            parts = [values[i : i + per] for i in range(0, len(values), per)]
+            squares = [sum(norm * norm for norm in part[0::3]) for part in parts]
+            report.array("hidden_ms", [square / n for square, n in zip(squares, elements)])
+            report.array("hidden_absmax", [_largest([-x for x in part[1::3]] + part[2::3]) for part in parts])
+
+        report.later([value for boundary in seen for entry in boundary for value in entry[:3]], then)
+
+
+def _largest(values):
+    """The maximum, or NaN where there is one."""
+    return math.nan if any(value != value for value in values) else max(values)
+
+
+class Gradients:
+    """L2 norms of the gradients, read inside optimizer.step: after unscaling, before the gradients are cleared.
+
+    Several optimizers may share the model; the first to step in a boundary reads all gradients.
+    """
+
+    def __init__(self, model, blocks, fuse):
+        self._fuse = fuse
+        grouped = _groups(model, blocks, [p for p in model.parameters() if p.requires_grad])
+        self._params = [p for _, p in grouped]
+        self._groups = [group for group, _ in grouped]  # Ascending.
+        self._layers = len(blocks)
+        self._plan = None  # What _make_plan made for the parameters that had a gradient last time.
+        self._norms = None  # 0-dim tensors, one for each entry of the plan's groups.
+        self._scale = None
+        self._rate = None
+        self._clipped = False  # Clipped by value, or in a way that did not show the norm.
+        self._before_clip = None  # Global norm, as the clipping function saw it.
+
+    def read(self, optimizer):
+        """Before an optimizer's update. Only the first call since the last report does anything."""
+        if self._norms is not None:
+            return
+        self._rate = optimizer.param_groups[0]["lr"]
+        with torch.no_grad():
+            self._read(optimizer)
+
+    def _read(self, optimizer):
+        grads = [p.grad for p in self._params]
+        present = [grad is not None for grad in grads]
+        if not any(present):
+            return
+        grads = [grad for grad in grads if grad is not None]
+        if self._plan is None or self._plan[0] != present:
+            self._plan = self._make_plan(present, grads)
+        sizes = self._plan[1]
+        if sizes:
+            grads = torch._utils._flatten_dense_tensors(grads).split(sizes)
+        else:
+            grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
+        self._norms = torch._foreach_norm(grads)
+        self._scale = getattr(optimizer, "grad_scale", None)  # Fused optimizers unscale inside their step.
+
+    def _make_plan(self, present, grads):
+        """(present, sizes, groups). A small model's gradients are first joined group by group, cut by `sizes`: for
+        many tiny tensors that is quicker than a norm of each. `sizes` is None for the others. groups: of each norm.
+        """
+        groups = [group for group, here in zip(self._groups, present) if here]
+        first = grads[0]
+        alike = all(g.dtype == first.dtype and g.device == first.device and not g.is_sparse for g in grads)
+        if not alike or sum(g.numel() for g in grads) > _JOINED_MAX:
+            return present, None, groups
+        distinct = sorted(set(groups))
+        return present, [sum(g.numel() for g, of in zip(grads, groups) if of == one) for one in distinct], distinct
+
+    def clipping(self, norm, tensors):
+        """A clipping function saw the global `norm` of this many gradients. None: it does not tell."""
+        have = sum(p.grad is not None for p in self._params)
+        if norm is None or tensors < have or self._before_clip is not None:
+            self._clipped = True
+        else:
+            self._before_clip = norm.detach()
+
+    def report(self, report, given):
+        """Adds learning rate and norms since the last report. given: the trainer's own global norm, or None. Norms are
+        those before clipping where the clipping function told the norm."""
+        norms, before, scale = self._norms, self._before_clip, self._scale
+        clipped, rate = self._clipped, self._rate
+        self._norms = self._before_clip = self._scale = self._rate = None
+        self._clipped = False
+        report.scalar("learning_rate", rate)
+        report.scalar("grad_norm", given)
+        if norms is None:
+            return
+        if clipped and given is None:
+            self._fuse.say("gradients are clipped in a way that hides the norm before it: grad_norm and "
+                           "layer_grad_norm are those after clipping; give mon.step(grad_norm=)")
+        groups = self._plan[2]
+        extra = [t for t in (before, scale) if t is not None]
+
+        def then(values):
+            factor = 1.0 / values[-1] if scale is not None else 1.0
+            sums = {}
+            for group, norm in zip(groups, values):
+                norm *= factor
+                sums[group] = sums.get(group, 0.0) + norm * norm
+            total = math.sqrt(sum(sums.values()))
+            if before is not None and total > 0:
+                # All gradients were scaled by one factor: undo it for the parts.
+                factor, total = values[len(norms)] / total, values[len(norms)]
+                sums = {group: square * factor * factor for group, square in sums.items()}
+            roots = {group: math.sqrt(square) for group, square in sums.items()}
+            report.array("layer_grad_norm", [roots.get(layer) for layer in range(self._layers)])
+            report.scalar("embedding_grad_norm", roots.get(self._layers))
+            report.scalar("output_grad_norm", roots.get(self._layers + 1))
+            if given is None:
+                report.scalar("grad_norm", total)
+
+        report.later(list(norms) + extra, then)
+
+
+def _groups(model, blocks, params):
+    """[(group, parameter)] by group: its layer, L for input embeddings, L + 1 for the output head, L + 2 for the
+    rest.
+    """
+    group = {}
+    for index, block in enumerate(blocks):
+        for p in block.parameters():
+            group.setdefault(id(p), index)
+    outside = [m for m in model.modules() if m is not model or not blocks]
+    vocabularies = set()
+    for module in outside:
+        if isinstance(module, torch.nn.Embedding):
+            vocabularies.add(module.num_embeddings)
+            group.setdefault(id(module.weight), len(blocks))
+    for module in outside:
+        if isinstance(module, torch.nn.Linear) and module.out_features in vocabularies:
+            for p in module.parameters():
+                group.setdefault(id(p), len(blocks) + 1)
+    return sorted(((group.get(id(p), len(blocks) + 2), p) for p in params), key=lambda pair: pair[0])
+
+
+class StepWrapper:
+    """Calls `before(optimizer)` inside optimizer.step, after its closure and before its update.
+
+    The wrapper is a bound method, as torch's schedulers want it (they take it apart), and optimizers do not copy or
+    pickle it (their state is made from param_groups and state alone).
+    """
+
+    def __init__(self, optimizer, before, fuse):
+        original = optimizer.step
+        self._optimizer = optimizer
+        self._had = optimizer.__dict__.get("step")
+
+        @functools.wraps(original)
+        def step(instance, *args, **kwargs):
+            closure = args[0] if args else kwargs.get("closure")
+            if fuse.blown or self._wrapper is None:
+                return original(*args, **kwargs)
+            if callable(closure):
+                def watched(*inner):
+                    loss = closure(*inner)
+                    with fuse.guard():
+                        before(optimizer)
+                    return loss
+
+                if args:
+                    args = (watched,) + args[1:]
+                else:
+                    kwargs["closure"] = watched
+            else:
+                with fuse.guard():
+                    before(optimizer)
+            return original(*args, **kwargs)
+
+        self._wrapper = types.MethodType(step, optimizer)
+        optimizer.step = self._wrapper
+
+    def remove(self):
+        """Puts the old step back; where somebody wrapped it since, this wrapper just passes through."""
+        if self._optimizer.__dict__.get("step") is self._wrapper:
+            if self._had is None:
+                del self._optimizer.step
+            else:
+                self._optimizer.step = self._had
+        self._wrapper = None
+
+
+class ClipWrapper:
+    """Sees torch's gradient clipping, so that the norm before it can be reported.
+
+    Replaces the functions in torch.nn.utils, and the same names in modules that imported them before. One wrapper
+    serves every monitor of the process; the last to leave puts the functions back.
+    """
+
+    _listeners = []
+    _replaced = []  # (namespace, name, original)
+
+    def __init__(self, listener):
+        """listener(norm or None, number of gradients) is called after each clipping."""
+        if not self._listeners:
+            self._install()
+        self._listener = listener
+        self._listeners.append(listener)
+
+    def remove(self):
+        if self._listener in self._listeners:
+            self._listeners.remove(self._listener)
+        if not self._listeners:
+            for namespace, name, original in self._replaced:
+                if getattr(namespace.get(name), "_gyrostat", False):
+                    namespace[name] = original
+            self._replaced.clear()
+
+    @classmethod
+    def _install(cls):
+        for name in _NORM_FUNCTIONS:
+            original = getattr(torch.nn.utils, name, None)
+            if original is None:
+                continue
+            wrapper = cls._wrap(name, original)
+            for module in list(sys.modules.values()):
+                namespace = getattr(module, "__dict__", None)
+                if isinstance(namespace, dict) and namespace.get(name) is original:
+                    cls._replaced.append((namespace, name, original))
+                    namespace[name] = wrapper
+
+    @classmethod
+    def _wrap(cls, name, original):
+        @functools.wraps(original)
+        def wrapper(parameters, *args, **kwargs):
+            if not isinstance(parameters, torch.Tensor):
+                parameters = list(parameters)  # It may be a generator; it is counted below.
+            result = original(parameters, *args, **kwargs)
+            norm_type = kwargs.get("norm_type", args[1] if len(args) > 1 else 2.0)
+            if name == "clip_grad_norm_":
+                norm = result if float(norm_type) == 2.0 else None
+            else:
+                given = kwargs.get("total_norm", args[1] if len(args) > 1 else None)
+                norm = given if name == "clip_grads_with_norm_" else None
+            tensors = 1 if isinstance(parameters, torch.Tensor) else sum(p.grad is not None for p in parameters)
+            for listener in list(cls._listeners):
+                listener(norm, tensors)
+            return result
+
+        wrapper._gyrostat = True
+        return wrapper

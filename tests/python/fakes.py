@@ -1,0 +1,71 @@
+"""Stands in for libgyrostat: keeps what is recorded, hands out the orders that a test queues."""
+
+import ctypes
+
+from gyrostat import _abi
+
+
+class FakeClient:
+    """The interface of _abi.Client. `reports` holds one {name: value or list} per step."""
+
+    last = None  # The newest, for tests that only see watch().
+    opened_status = _abi.OK
+
+    def __init__(self, library, options, model):
+        self.options, self.model = options, model
+        self.opened = self.opened_status
+        self.reports, self.steps, self.acks, self.orders = [], [], [], []
+        self.kinds, self.loaded, self.resets, self.closed = [], [], 0, False
+        self.last_error = "fake trouble"
+        FakeClient.last = self
+
+    def begin(self, step):
+        self.steps.append(step)
+        self.reports.append({})
+        self.kinds.append(None)
+        return _abi.OK
+
+    def scalar(self, name, value):
+        self.reports[-1][name] = value
+        return _abi.OK
+
+    def array(self, name, address, count):
+        self.reports[-1][name] = list((ctypes.c_float * count).from_address(address))
+        return _abi.OK
+
+    def attention(self, address, count, kind):
+        self.kinds[-1] = kind
+        return self.array("attn_logit_max", address, count)
+
+    def end(self):
+        return _abi.OK
+
+    def poll(self):
+        return self.orders.pop(0) if self.orders else None
+
+    def ack(self, order, outcome, reason):
+        self.acks.append((outcome, reason))
+        return _abi.OK
+
+    def reset(self):
+        self.resets += 1
+        return _abi.OK
+
+    def save(self):
+        return b"ledger"
+
+    def load(self, state):
+        self.loaded.append(state)
+        return _abi.OK
+
+    def close(self):
+        self.closed = True
+
+
+def clip_order(q, k, tau=30.0):
+    """An order as gyro_poll fills it; q, k: lists of (layer, head, factor)."""
+    order = _abi.Order(struct_size=ctypes.sizeof(_abi.Order), kind=b"qk_clip", tau=tau)
+    order.q_count, order.k_count = len(q), len(k)
+    order.q = (_abi.HeadFactor * max(1, len(q)))(*q)
+    order.k = (_abi.HeadFactor * max(1, len(k)))(*k)
+    return order
