@@ -9,8 +9,8 @@ import math
 import types
 
 import torch
+from torch import overrides
 from torch.nn import functional as F
-from torch.overrides import TorchFunctionMode
 
 from gyrostat import lineage, logits
 
@@ -210,24 +210,37 @@ def may_clip(kind):
     return kind in ("exact", "lse_upper")
 
 
-# torch 1.13 runs a stack of modes in Python, 6 us a call. A mode that is alone may be set directly, for 1 us.
-_DIRECT = torch.__version__.startswith("1.13.") and hasattr(torch._C, "_set_torch_function_mode")
+# torch 1.13 runs its stack of modes in Python, some 6 us a call, which shows on small models. A mode that is alone on
+# the stack may be called directly. Later versions keep the stack in C++ and need none of this.
+_STACK = torch._C if torch.__version__.startswith("1.13.") else None
 
 
 class _Direct:
-    """Sets a mode as the only one. Modes that the user enters inside hide it, and leave none behind."""
+    """Makes a mode the only one, called without going through the stack; also again from inside its own handler, where
+    torch has it switched off."""
 
     def __init__(self, mode):
         self._mode = mode
+        self._pushed = False
+
+    @staticmethod
+    def possible(mode):
+        depth = _STACK._len_torch_function_stack() if _STACK else 2
+        return depth == 0 or (depth == 1 and _STACK._get_function_stack_at(0) is mode)
 
     def __enter__(self):
-        torch._C._set_torch_function_mode(self._mode)
+        self._pushed = _STACK._len_torch_function_stack() == 0
+        if self._pushed:
+            _STACK._push_on_torch_function_stack(self._mode)
+        _STACK._set_torch_function_mode(self._mode)
 
     def __exit__(self, *exc_info):
-        torch._C._set_torch_function_mode(None)
+        if self._pushed:
+            _STACK._pop_torch_function_stack()
+        _STACK._set_torch_function_mode(None)
 
 
-class _Mode(TorchFunctionMode):
+class _Mode(overrides.TorchFunctionMode):
     """Hands what matters to a probe and calls everything through. The user's exceptions pass; ours never do."""
 
     def __init__(self, probe, fuse):
@@ -240,10 +253,13 @@ class _Mode(TorchFunctionMode):
 
     def on(self):
         """A context in which this mode sees the calls."""
-        return _Direct(self) if _DIRECT and not torch._C._len_torch_function_stack() else self
+        return _Direct(self) if _Direct.possible(self) else self
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
+        if _STACK and _STACK._len_torch_function_stack() > 1 and _STACK._get_function_stack_at(0) is self:
+            # Called directly, but the user has entered a mode inside ours: that one comes first.
+            return overrides._TorchFunctionStackMode().__torch_function__(func, types, args, kwargs)
         before = self._before.get(func)
         if before is not None and not self._fuse.blown:
             try:

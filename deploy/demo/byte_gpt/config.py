@@ -18,7 +18,7 @@ class Config:
     width: int = 32
     heads: int = 4
     kv_heads: int = 4  # Fewer than `heads`: grouped-query attention.
-    context: int = 32  # Bytes a sequence.
+    context: int = 64  # Bytes a sequence.
     batch: int = 16  # Sequences a step.
     fused_qkv: bool = False
     bias: bool = False  # In the attention projections.
