@@ -182,7 +182,8 @@ grpc::ServerUnaryReactor* ControlService::Approve(grpc::CallbackServerContext* c
 grpc::ServerUnaryReactor* ControlService::Reject(grpc::CallbackServerContext* context, const v1::RejectRequest* request,
                                                  v1::RejectResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  Settle(reactor, request->id(), engine::RejectEvent{request->id(), Author(request->author()), Reason(request->reason())},
+  Settle(reactor, request->id(),
+         engine::RejectEvent{request->id(), Author(request->author()), Reason(request->reason())},
          response->mutable_intervention());
   return reactor;
 }
@@ -199,7 +200,8 @@ void ControlService::Settle(grpc::ServerUnaryReactor* reactor, const std::string
     OnDisk(reactor, [this, id, name, response] {
       const auto rows = history_->Interventions(name);
       if (!rows.ok()) return rows.status();
-      const auto row = std::find_if(rows->begin(), rows->end(), [&](const auto& each) { return each.intervention.id == id; });
+      const auto row = std::find_if(rows->begin(), rows->end(),
+                                    [&](const auto& each) { return each.intervention.id == id; });
       if (row == rows->end()) return absl::InternalError("intervention " + id + " was settled but is not stored");
       ToWire(row->intervention, name, row->attempt, response);
       return absl::OkStatus();
@@ -207,15 +209,16 @@ void ControlService::Settle(grpc::ServerUnaryReactor* reactor, const std::string
   });
 }
 
-grpc::ServerUnaryReactor* ControlService::SetMode(grpc::CallbackServerContext* context, const v1::SetModeRequest* request,
-                                                  v1::SetModeResponse* response) {
+grpc::ServerUnaryReactor* ControlService::SetMode(grpc::CallbackServerContext* context,
+                                                  const v1::SetModeRequest* request, v1::SetModeResponse* response) {
   const std::optional<model::Mode> mode = FromWire(request->mode());
   if (!mode)
     return Answer(context, absl::InvalidArgumentError("mode is " + std::to_string(request->mode()) +
                                                       ", wanted OBSERVE, ADVISE or ACT"));
-  if (request->all() == !request->run().empty())
-    return Answer(context, absl::InvalidArgumentError(request->all() ? "run and all are both given, wanted one of them"
-                                                                     : "neither run nor all is given, wanted one of them"));
+  if (request->all() == !request->run().empty()) {
+    const std::string given = request->all() ? "run and all are both given" : "neither run nor all is given";
+    return Answer(context, absl::InvalidArgumentError(given + ", wanted one of them"));
+  }
   std::vector<std::string> names;
   if (request->all()) {
     SetDefaultMode(*mode);
@@ -243,8 +246,8 @@ grpc::ServerUnaryReactor* ControlService::SetMode(grpc::CallbackServerContext* c
   return reactor;
 }
 
-// The kill switch must also hold for a run that starts a minute later, so `all` lowers what new runs get. Upwards it goes
-// back at most to where it was: what may act unasked is for the configuration to say.
+// The kill switch must also hold for a run that starts a minute later, so `all` lowers what new runs get. Upwards it
+// goes back at most to where it was: what may act unasked is for the configuration to say.
 void ControlService::SetDefaultMode(model::Mode mode) {
   base::MutexLock lock(mutex_);
   engine::RunOptions options = engine_->run_options();

@@ -139,7 +139,8 @@ absl::Status CheckHeads(const model::ModelSpec& spec) {
     return Refuse("model.layers x model.heads", std::to_string(spec.layers * spec.heads),
                   "at most " + std::to_string(kLayerHeadsMax));
   if (spec.heads > 0 && spec.kv_heads > 0 && spec.heads % spec.kv_heads != 0)
-    return Refuse("model.kv_heads", std::to_string(spec.kv_heads), "a divisor of heads = " + std::to_string(spec.heads));
+    return Refuse("model.kv_heads", std::to_string(spec.kv_heads),
+                  "a divisor of heads = " + std::to_string(spec.heads));
   return absl::OkStatus();
 }
 
@@ -372,7 +373,8 @@ absl::StatusOr<engine::SeriesQuery> FromWire(const v1::GetSeriesRequest& in) {
     return Refuse("layer or head", "given", "none: " + in.signal() + " is one value a step");
   if (in.has_head() && (info->shape == model::Shape::kLayer || info->shape == model::Shape::kBoundary))
     return Refuse("head", "given", "none: " + in.signal() + " is one value a layer");
-  if (in.has_head() && !in.has_layer()) return Refuse("layer", "absent", "the layer of head " + std::to_string(in.head()));
+  if (in.has_head() && !in.has_layer())
+    return Refuse("layer", "absent", "the layer of head " + std::to_string(in.head()));
   if (in.has_layer()) out.layer = in.layer();
   if (in.has_head()) out.head = in.head();
   if (in.has_from_step()) out.from_step = in.from_step();

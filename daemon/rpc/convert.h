@@ -1,9 +1,9 @@
-// From the wire: the single place where a client's words are judged. What comes out of here is safe for every room above
-// and below: bounded sizes, numbers in range, valid names, ids of the right length, parallel arrays of one length.
+// From the wire: the single place where a client's words are judged. What comes out of here is safe for every other
+// room: bounded sizes, numbers in range, valid names, ids of the right length, parallel arrays of one length.
 //
-// A refusal is INVALID_ARGUMENT with "FIELD is SEEN, wanted WANTED". Numbers and tokens of a newer client (signals, kinds,
-// spec tokens) are not errors: they are skipped or become kUnknown. A value that is not finite is data, never an error,
-// where a signal is measured. proto/README.md has the rules.
+// A refusal is INVALID_ARGUMENT with "FIELD is SEEN, wanted WANTED". Numbers and tokens of a newer client (signals,
+// kinds, spec tokens) are not errors: they are skipped or become kUnknown. A value that is not finite is data, never an
+// error, where a signal is measured. proto/README.md has the rules.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,8 @@ inline constexpr size_t kMessageBytesMax = size_t{4} << 20;
 inline constexpr int64_t kStepMax = int64_t{1} << 53;
 inline constexpr uint64_t kCountMax = uint64_t{1} << 53;
 
-// What one boundary may add to a head (a thousand nats, where one clip is at most ln 10), and what an odometer may show.
+// What one boundary may add to a head (a thousand nats, where one clip is at most ln 10), and what an odometer may
+// show.
 inline constexpr int64_t kDeltaTicksMax = int64_t{1} << 30;
 inline constexpr int64_t kReadingTicksMax = int64_t{1} << 50;
 

@@ -15,7 +15,8 @@ inline grpc::Status ToGrpc(const absl::Status& status) {
   // The text travels as a header: far below the 8 KiB that a peer need take.
   constexpr size_t kTextBytesMax = 2048;
   const absl::string_view text = status.message();
-  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), CleanText({text.data(), text.size()}, kTextBytesMax));
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()),
+                      CleanText({text.data(), text.size()}, kTextBytesMax));
 }
 
 }  // namespace gyrostat::rpc

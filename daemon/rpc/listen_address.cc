@@ -54,8 +54,8 @@ absl::StatusOr<ListenAddress> ParseListenAddress(const std::string& text) {
   }
   const std::string path = text.substr(5);
   if (path.empty() || path.size() > kUnixPathBytesMax || path.find('\0') != std::string::npos)
-    return absl::InvalidArgumentError("saw a path of " + std::to_string(path.size()) + " bytes, accepted is unix:PATH " +
-                                      "with a path of 1 to " + std::to_string(kUnixPathBytesMax) + " bytes");
+    return absl::InvalidArgumentError("saw a path of " + std::to_string(path.size()) + " bytes, accepted is " +
+                                      "unix:PATH with a path of 1 to " + std::to_string(kUnixPathBytesMax) + " bytes");
   return ListenAddress{{}, path};
 }
 

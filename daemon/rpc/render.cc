@@ -44,7 +44,8 @@ void ToWire(const model::AttnLogitInfo& in, v1::AttnLogitInfo* out) {
   out->set_pre_cap(in.pre_cap);
 }
 
-// Per layer the largest over its heads; NaN where a head is NaN (nothing compares greater), kAbsent where none was measured.
+// Per layer the largest over its heads; NaN where a head is NaN (nothing compares greater), kAbsent where none was
+// measured.
 void LayerMaxima(std::span<const float> values, size_t layers, v1::RunView* out) {
   if (layers == 0 || values.empty() || values.size() % layers != 0) return;
   const size_t heads = values.size() / layers;

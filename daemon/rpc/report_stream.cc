@@ -91,8 +91,8 @@ void ReportStream::HandleHello() {
     timer_.reset();
     phase_ = Phase::kWelcoming;
   }
-  base::LogInfo("stream opened", {{"run", run_}, {"attempt", attempt_.ToHex()}, {"peer", context_->peer()},
-                                  {"client", hello.client_version}, {"framework", hello.framework}});
+  base::LogDebug("stream opened", {{"run", run_}, {"attempt", attempt_.ToHex()}, {"peer", context_->peer()},
+                                   {"client", hello.client_version}});
   if (const auto replaced = streams_->Bind(shared_from_this(), run_, attempt_)) {
     streams_->probe().streams_replaced_total.Add();
     replaced->Cut(absl::AbortedError("attempt " + attempt_.ToHex() + " of run " + run_ + " opened a newer stream"));
@@ -106,20 +106,23 @@ void ReportStream::HandleHello() {
 }
 
 void ReportStream::OnHelloDone(const absl::Status& status) {
-  const auto run = status.ok() ? engine_->FindRun(run_) : absl::StatusOr<std::shared_ptr<const engine::RunState>>(status);
-  if (!run.ok()) streams_->probe().streams_refused_total.Add();
+  v1::Mode mode = v1::MODE_UNSPECIFIED;
+  if (!status.ok())
+    streams_->probe().streams_refused_total.Add();
+  else if (const auto run = engine_->FindRun(run_); run.ok())
+    mode = ToWire((*run)->mode);
   base::MutexLock lock(mutex_);
-  if (run.ok()) {
+  if (status.ok()) {
     v1::DaemonMessage message;
     message.mutable_welcome()->set_daemon_version(options_.version);
-    message.mutable_welcome()->set_mode(ToWire((*run)->mode));
-    message.mutable_welcome()->set_acknowledged_sequence(acknowledge_);
-    acknowledged_ = acknowledge_;
+    message.mutable_welcome()->set_mode(mode);
+    acknowledged_ = AcknowledgeableLocked();
+    message.mutable_welcome()->set_acknowledged_sequence(acknowledged_);
     outgoing_bytes_ += message.ByteSizeLong();
     outgoing_.push_front(std::move(message));  // Before the orders that the hello may have caused.
     phase_ = Phase::kOpen;
   } else {
-    EndNowLocked(ToGrpc(run.status()));
+    EndNowLocked(ToGrpc(status));
   }
   if (input_ == Input::kWaiting) input_ = Input::kIdle;
   ReadLocked();
@@ -180,7 +183,8 @@ bool ReportStream::Post(engine::EventBody body, uint64_t sequence) {
   base::MutexLock lock(mutex_);
   posting_.reset();
   // Only this thread appends, so ours is the last unless it has settled and gone.
-  const bool bounced = !in_flight_.empty() && first_ticket_ + in_flight_.size() - 1 == ticket && in_flight_.back().bounced;
+  const bool last = !in_flight_.empty() && first_ticket_ + in_flight_.size() - 1 == ticket;
+  const bool bounced = last && in_flight_.back().bounced;
   if (!bounced) {
     retry_delay_ = options_.retry_first;
     return true;
@@ -205,27 +209,30 @@ void ReportStream::Retry() {
 }
 
 void ReportStream::OnSettled(uint64_t ticket, const absl::Status& status) {
-  // UNAVAILABLE: the journal failed. The report was judged but is not safe, so nothing is said about it.
-  const bool refused = !status.ok() && !absl::IsUnavailable(status) && !absl::IsResourceExhausted(status);
-  bool report = false;
+  // UNAVAILABLE: the journal failed. The report was judged but is not safe: the client keeps it.
+  const bool lost = absl::IsUnavailable(status) || absl::IsResourceExhausted(status);
+  const bool refused = !status.ok() && !lost;
   {
     base::MutexLock lock(mutex_);
     if (finished_) return;
     InFlight& entry = in_flight_[ticket - first_ticket_];
-    report = entry.sequence > 0;
+    if (refused) CountRefused(entry.sequence);
     if (absl::IsResourceExhausted(status) && posting_ == ticket) {
       entry.bounced = true;
       return;
     }
     entry.settled = true;
     entry.refused = refused;
+    entry.lost = lost;
     AdvanceLocked();
     ReadLocked();
     WriteLocked();
   }
-  if (!refused) return;
-  (report ? streams_->probe().reports_refused_total : streams_->probe().acks_refused_total).Add();
-  LogRefusalOnce(status);
+  if (refused) LogRefusalOnce(status);
+}
+
+void ReportStream::CountRefused(uint64_t sequence) {
+  (sequence > 0 ? streams_->probe().reports_refused_total : streams_->probe().acks_refused_total).Add();
 }
 
 void ReportStream::Refuse(const absl::Status& status, uint64_t sequence) {
@@ -260,12 +267,15 @@ void ReportStream::LogRefusalOnce(const absl::Status& status) {
 void ReportStream::AdvanceLocked() {
   while (!in_flight_.empty() && in_flight_.front().settled) {
     const InFlight& entry = in_flight_.front();
-    if (entry.refused) acknowledge_ = std::max(acknowledge_, entry.sequence);
+    if (entry.refused) refused_ = std::max(refused_, entry.sequence);
+    if (entry.lost) lost_ = std::max(lost_, entry.sequence);
     in_flight_bytes_ -= entry.bytes;
     in_flight_.pop_front();
     ++first_ticket_;
   }
 }
+
+uint64_t ReportStream::AcknowledgeableLocked() const { return safe_ < lost_ ? safe_ : std::max(safe_, refused_); }
 
 void ReportStream::ReadLocked() {
   if (finished_ || end_ || phase_ != Phase::kOpen || input_ != Input::kIdle) return;
@@ -283,9 +293,9 @@ void ReportStream::WriteLocked() {
     response_ = std::move(outgoing_.front());
     outgoing_.pop_front();
     outgoing_bytes_ -= response_.ByteSizeLong();
-  } else if (open && acknowledge_ > acknowledged_) {
-    acknowledged_ = acknowledge_;
-    response_.mutable_acknowledged()->set_sequence(acknowledge_);
+  } else if (open && AcknowledgeableLocked() > acknowledged_) {
+    acknowledged_ = AcknowledgeableLocked();
+    response_.mutable_acknowledged()->set_sequence(acknowledged_);
   } else {
     // A thread that handles a message may still use what belongs to the call.
     if (end_ && (end_now_ || in_flight_.empty()) && input_ != Input::kHandling) {
@@ -340,7 +350,7 @@ void ReportStream::Deliver(const model::Order& order) {
 void ReportStream::Acknowledge(uint64_t sequence) {
   base::MutexLock lock(mutex_);
   if (finished_ || end_now_ || CutIfStuckLocked()) return;
-  acknowledge_ = std::max(acknowledge_, sequence);
+  safe_ = std::max(safe_, sequence);
   WriteLocked();
 }
 

@@ -1,13 +1,13 @@
 // One training job's stream, from hello to bye.
 //
-// Reading and writing are two small machines under one lock. Reading: one message at a time, judged, posted to the engine;
-// the next is read only while little is in flight, so a flood waits in the client's own ring, and while the engine's queue
-// is full the message in hand is tried again later. Writing: one StartWrite at a time (gRPC aborts the process on a
-// second), orders first, of acknowledgements only the newest; a peer that does not read is cut.
+// Reading and writing are two small machines under one lock. Reading: one message at a time, judged, posted to the
+// engine; the next is read only while little is in flight, so a flood waits in the client's own ring, and while the
+// engine's queue is full the message in hand is tried again later. Writing: one StartWrite at a time (gRPC aborts the
+// process on a second), orders first, of acknowledgements only the newest; a peer that does not read is cut.
 //
 // Acknowledging. Good reports: by the engine, through the table, once they are durable. Refused ones (malformed, or the
-// engine says no) would otherwise be sent again for ever, so they are counted, logged once and acknowledged as well, but
-// only after all before them have settled, because an acknowledgement covers everything up to its number.
+// engine says no) would otherwise be sent again for ever, so they are counted, logged once and acknowledged as well;
+// but an acknowledgement covers everything up to its number, so only once all before them are safe.
 //
 // gRPC runs reactions on its own threads, never inside Start… or Finish, so those are called under the lock.
 #pragma once
@@ -74,7 +74,7 @@ class ReportStream final : public grpc::ServerBidiReactor<v1::ClientMessage, v1:
   struct InFlight {
     uint64_t sequence = 0;  // 0: not a report.
     size_t bytes = 0;
-    bool settled = false, refused = false, bounced = false;
+    bool settled = false, refused = false, lost = false, bounced = false;
   };
 
   // Judges and posts `request_`; input_ is kHandling, so the call cannot end meanwhile.
@@ -92,10 +92,12 @@ class ReportStream final : public grpc::ServerBidiReactor<v1::ClientMessage, v1:
   void Refuse(const absl::Status& status, uint64_t sequence) GYROSTAT_EXCLUDES(mutex_);
   void RefuseStream(const absl::Status& status) GYROSTAT_EXCLUDES(mutex_);
   void DoneHandling() GYROSTAT_EXCLUDES(mutex_);
+  void CountRefused(uint64_t sequence);
   // Once a stream, so that a broken client cannot fill the log.
   void LogRefusalOnce(const absl::Status& status) GYROSTAT_EXCLUDES(mutex_);
 
   void AdvanceLocked() GYROSTAT_REQUIRES(mutex_);
+  uint64_t AcknowledgeableLocked() const GYROSTAT_REQUIRES(mutex_);
   // Reads, writes or finishes, whichever is due. Every change of state ends in one of these two.
   void ReadLocked() GYROSTAT_REQUIRES(mutex_);
   void WriteLocked() GYROSTAT_REQUIRES(mutex_);
@@ -137,7 +139,10 @@ class ReportStream final : public grpc::ServerBidiReactor<v1::ClientMessage, v1:
   base::Milliseconds retry_delay_ GYROSTAT_GUARDED_BY(mutex_){0};
   std::deque<v1::DaemonMessage> outgoing_ GYROSTAT_GUARDED_BY(mutex_);
   size_t outgoing_bytes_ GYROSTAT_GUARDED_BY(mutex_) = 0;
-  uint64_t acknowledge_ GYROSTAT_GUARDED_BY(mutex_) = 0, acknowledged_ GYROSTAT_GUARDED_BY(mutex_) = 0;
+  uint64_t safe_ GYROSTAT_GUARDED_BY(mutex_) = 0;          // The engine's word.
+  uint64_t refused_ GYROSTAT_GUARDED_BY(mutex_) = 0;       // The newest that was refused, and all before it settled.
+  uint64_t lost_ GYROSTAT_GUARDED_BY(mutex_) = 0;          // The newest that the journal could not keep.
+  uint64_t acknowledged_ GYROSTAT_GUARDED_BY(mutex_) = 0;  // The client was told.
   std::optional<uint64_t> posting_ GYROSTAT_GUARDED_BY(mutex_);  // The ticket a thread is just handing to the engine.
   bool writing_ GYROSTAT_GUARDED_BY(mutex_) = false;
   base::MonotonicTime write_began_ GYROSTAT_GUARDED_BY(mutex_);

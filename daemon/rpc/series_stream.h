@@ -14,8 +14,8 @@
 
 namespace gyrostat::rpc {
 
-// One write at a time, each made when the one before it has gone. Owns itself: deleted in OnDone, which comes only after
-// Begin, so the disk's thread may hold a plain pointer until it has called that.
+// One write at a time, each made when the one before it has gone. Owns itself: deleted in OnDone, which comes only
+// after Begin, so the disk's thread may hold a plain pointer until it has called that.
 class SeriesStream final : public grpc::ServerWriteReactor<v1::SeriesChunk> {
  public:
   static constexpr size_t kPointsPerChunk = 1024;  // 10 KiB or so: far below a message, far above its overhead.

@@ -22,11 +22,13 @@ namespace {
 constexpr size_t kDiskJobsMax = 64;  // People's reads that may wait: a minute's worth at the worst.
 
 // gRPC's own complaints (bad handshakes, mostly a stranger's doing) become debug lines of our log.
-void LogFromGrpc(gpr_log_func_args* args) { base::LogDebug("grpc", {{"message", args->message}, {"file", args->file}}); }
+void LogFromGrpc(gpr_log_func_args* args) {
+  base::LogDebug("grpc", {{"message", args->message}, {"file", args->file}});
+}
 
 void SetLimits(const ServerOptions& options, grpc::ServerBuilder* builder) {
   builder->SetMaxReceiveMessageSize(static_cast<int>(kMessageBytesMax));
-  // One silent half-open connection is found within 40 s: a trainer's forked worker can keep a dead trainer's socket open.
+  // A silent connection is found dead within 40 s: a trainer's forked worker can keep a dead trainer's socket open.
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 30000);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10000);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);

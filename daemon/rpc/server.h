@@ -19,10 +19,10 @@ namespace gyrostat::rpc {
 
 struct ServerOptions {
   std::string listen = "127.0.0.1:7431";  // As rpc/listen_address.h says; port 0: any free one.
-  std::string version;                    // Told to clients and operators.
-  uint32_t streams_max = 4096;            // Report streams. [1, 100000]. A stream holds 41 KiB + 3 of its largest messages.
-  uint32_t watchers_max = 64;             // Watch calls. [1, 10000].
-  uint32_t memory_max_mib = 1024;         // What gRPC may buffer for all connections; beyond it they are slowed. [64, 65536].
+  std::string version;           // Told to clients and operators.
+  uint32_t streams_max = 4096;   // Report streams; each costs 41 KiB and three of its largest messages. [1, 100000].
+  uint32_t watchers_max = 64;    // Watch calls. [1, 10000].
+  uint32_t memory_max_mib = 1024;  // What gRPC may buffer for all connections; beyond it they wait. [64, 65536].
   base::Milliseconds hello_deadline{10000};  // A stream that has not said hello by then is closed. [100, 600000].
 };
 
@@ -43,14 +43,14 @@ class Server {
          const base::Clock* clock, std::function<DaemonStatus()> status);
   ~Server();  // Stop(0).
 
-  // Opens the port and serves; the engine must have started. Returns the address clients dial, "HOST:PORT" with the real
-  // port or "unix:PATH". INVALID_ARGUMENT: not an address, or one that needs tokens. UNAVAILABLE: taken, with the
-  // system's reason.
+  // Opens the port and serves; the engine must have started. Returns the address clients dial, "HOST:PORT" with the
+  // real port or "unix:PATH". INVALID_ARGUMENT: not an address, or not loopback. UNAVAILABLE: taken, with the system's
+  // reason.
   absl::StatusOr<std::string> Start();
   // What the health service answers: SERVING or NOT_SERVING. SERVING from Start on.
   void SetServing(bool serving);
-  // Takes nothing new, sends streams the acknowledgements they are owed and tells them to dial again; what is left after
-  // `deadline` is cut. The engine and the journal must still be running. Idempotent.
+  // Takes nothing new, sends streams the acknowledgements they are owed and tells them to dial again; what is left
+  // after `deadline` is cut. The engine and the journal must still be running. Idempotent.
   void Stop(base::Milliseconds deadline);
 
   Probe& probe();

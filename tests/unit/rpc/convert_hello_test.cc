@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "rpc/convert.h"
-#include "unit/rpc/wire_samples.h"
+#include "support/wire_samples.h"
 
 namespace gyrostat::rpc {
 namespace {

@@ -44,7 +44,8 @@ TEST(ConvertSeries, RefusesWhatASignalDoesNotHave) {
   in = Request("attn_logit_max");
   in.set_head(2);
   EXPECT_EQ(FromWire(in).status().message(), "layer is absent, wanted the layer of head 2");
-  EXPECT_EQ(FromWire(Request("")).status().message(), "signal is \"\", wanted the name of a signal or of a user scalar");
+  EXPECT_EQ(FromWire(Request("")).status().message(),
+            "signal is \"\", wanted the name of a signal or of a user scalar");
   in = Request("loss");
   in.set_from_step(5);
   in.set_to_step(4);

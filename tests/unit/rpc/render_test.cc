@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "rpc/convert.h"
-#include "unit/rpc/wire_samples.h"
+#include "support/wire_samples.h"
 
 namespace gyrostat::rpc {
 namespace {
