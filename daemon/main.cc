@@ -33,19 +33,20 @@ void KeepHeap() {
   mallopt(M_TOP_PAD, 64 << 20);
 }
 
-// The signals that end or reload the daemon, as a set for sigtimedwait. Blocked before any thread starts, so that no other
-// thread gets them.
+// The signals that end or reload the daemon, as a set for sigtimedwait. Blocked before any thread starts, so that no
+// other thread gets them.
 sigset_t BlockSignals() {
   sigset_t set;
   sigemptyset(&set);
   for (const int each : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&set, each);
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  std::signal(SIGPIPE, SIG_IGN);
+  // A peer that has gone and a file that may not grow are errors of a call, not the end.
+  for (const int each : {SIGPIPE, SIGXFSZ}) std::signal(each, SIG_IGN);
   return set;
 }
 
-// Ends the process when the drain does not: a disk that hangs must not keep a supervisor waiting. What was acknowledged is
-// durable by then; the rest is sent again.
+// Ends the process when the drain does not: a disk that hangs must not keep a supervisor waiting. What was acknowledged
+// is durable by then; the rest is sent again.
 class DrainLimit {
  public:
   DrainLimit() : thread_([this] { Watch(); }) {}

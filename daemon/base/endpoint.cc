@@ -51,13 +51,14 @@ std::optional<Endpoint> ParseLoopbackEndpoint(std::string_view text, std::string
   const std::optional<HostPort> parts = Split(text);
   const std::optional<uint16_t> port = parts ? Port(parts->port) : std::nullopt;
   if (!port || parts->host.empty()) {
-    *error = "saw " + seen + ", accepted is HOST:PORT, such as 127.0.0.1:7431 or [::1]:7431, with a port from 0 (the system "
-             "picks one) to 65535";
+    *error = "saw " + seen + ", accepted is HOST:PORT, such as 127.0.0.1:7431 or [::1]:7431, with a port from 0 (the "
+             "system picks one) to 65535";
     return std::nullopt;
   }
   if (!IsLoopbackHost(parts->host)) {
-    *error = "saw " + seen + ", accepted is a loopback address (127.0.0.1, [::1], localhost): this version has neither TLS nor "
-             "authentication, and whoever reaches the port can change a training job. From elsewhere, use an SSH tunnel.";
+    *error = "saw " + seen + ", accepted is a loopback address (127.0.0.1, [::1], localhost): this version has neither "
+             "TLS nor authentication, and whoever reaches the port can change a training job. From elsewhere, use an "
+             "SSH tunnel.";
     return std::nullopt;
   }
   return Endpoint{parts->host == "localhost" ? "127.0.0.1" : std::string(parts->host), *port};

@@ -16,9 +16,9 @@ struct Endpoint {
   bool operator==(const Endpoint&) const = default;
 };
 
-// Reads an address to listen on: "127.0.0.1:7431", "[::1]:0", "localhost:7431" (which is 127.0.0.1). Anything that is not
-// loopback is refused as long as there is neither TLS nor authentication. On failure `*error` says what was seen, what is
-// accepted and why.
+// Reads an address to listen on: "127.0.0.1:7431", "[::1]:0", "localhost:7431" (which is 127.0.0.1). Anything that is
+// not loopback is refused as long as there is neither TLS nor authentication. On failure `*error` says what was seen,
+// what is accepted and why.
 std::optional<Endpoint> ParseLoopbackEndpoint(std::string_view text, std::string* error);
 
 // Whether `host` (no port, no brackets) is a name or an address of this machine's loopback.

@@ -68,8 +68,8 @@ void AppendEngineKeys(std::vector<Key>* keys) {
 
 void AppendStoreKeys(std::vector<Key>* keys) {
   keys->push_back(IntegerKey(
-      "store.queue_capacity_entries", "Journal entries that may wait to be written; beyond it judging waits.", 16, 1000000,
-      [](auto& c) -> auto& { return c.store.queue_capacity_entries; }, Change::kRestart));
+      "store.queue_capacity_entries", "Journal entries that may wait to be written; beyond it judging waits.", 16,
+      1000000, [](auto& c) -> auto& { return c.store.queue_capacity_entries; }, Change::kRestart));
 }
 
 void AppendRpcKeys(std::vector<Key>* keys) {

@@ -30,7 +30,7 @@ struct ParsedFlags {
 // `args` without the program's name.
 ParsedFlags ParseFlags(const std::vector<std::string>& args, const std::string& version);
 
-// The file with the flags on top, data_dir filled in. Errors as config::LoadFile's; about a flag: "--grpc-listen: saw …".
+// The file with the flags on top, data_dir filled in. Errors are config::LoadFile's, or about a flag: "--data-dir: …".
 absl::StatusOr<config::Config> LoadConfig(const Flags& flags);
 
 }  // namespace gyrostat::service

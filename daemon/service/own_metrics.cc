@@ -49,7 +49,8 @@ void AppendRpc(const rpc::Probe& p, Metrics* out) {
 void AppendStore(const store::Probe& p, Metrics* out) {
   out->push_back({"gyrostat_store_entries_total", "Journal entries written.", &p.entries_total, {}});
   out->push_back({"gyrostat_store_transactions_total", "Transactions that wrote them.", &p.transactions_total, {}});
-  out->push_back({"gyrostat_store_failures_total", "Journal entries that could not be written.", &p.failures_total, {}});
+  out->push_back({"gyrostat_store_failures_total", "Journal entries that could not be written.", &p.failures_total,
+                  {}});
   out->push_back({"gyrostat_store_left_behind_total", "Failed entries that were given up for good.",
                   &p.left_behind_total, {}});
   out->push_back({"gyrostat_store_busy_seconds_total", "Time spent in transactions.", &p.busy_microseconds_total, {},

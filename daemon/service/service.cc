@@ -1,7 +1,11 @@
 #include "service/service.h"
 
+#include <map>
+#include <optional>
+#include <sstream>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/endpoint.h"
 #include "base/log.h"
@@ -21,6 +25,13 @@ namespace {
 
 // Streams get the larger part of kDrainMax: their acknowledgements save the jobs from sending again.
 constexpr base::Milliseconds kStreamDrain{3000};
+
+web::Reply Text(int status, std::string body) {
+  web::Reply reply;
+  reply.status = status;
+  reply.body = std::move(body);
+  return reply;
+}
 
 std::vector<std::string> Detectors() {
   std::vector<std::string> names;
@@ -50,11 +61,16 @@ class Readiness {
 // Members stand in the order of their lives: what comes later uses what comes before and goes first.
 struct Service::Impl {
   Impl(const config::Config& c, std::string v, const base::Clock* k, std::unique_ptr<store::Store> s)
-      : config(c), version(std::move(v)), clock(k), started_unix_ms(k->UnixMs()), store(std::move(s)),
+      : config(c),
+        version(std::move(v)),
+        clock(k),
+        started_unix_ms(k->UnixMs()),
+        store(std::move(s)),
         engine(c.engine, store.get(), &streams, k),
         metrics(c.telemetry,
                 {[this] { return engine.Runs(); }, Detectors(),
-                 OwnMetrics({engine.probe(), streams.probe(), store->probe(), telemetry_probe, web_probe, probe}), version},
+                 OwnMetrics({engine.probe(), streams.probe(), store->probe(), telemetry_probe, web_probe, probe}),
+                 version},
                 &telemetry_probe, k),
         rpc(WithVersion(c.rpc, version), &engine, store.get(), &streams, k, [this] { return Status(); }) {}
 
@@ -84,14 +100,15 @@ struct Service::Impl {
   }
 
   std::map<std::string, web::Route> Routes() {
-    return {{"/", [this] { return web::Reply{200, kPlainText, FrontPage(version, NotReadyReason(), engine.Runs())}; }},
-            {"/healthz", [] { return web::Reply{200, kPlainText, "ok\n"}; }},
-            {"/readyz",
-             [this] {
-               const std::string reason = NotReadyReason();
-               return reason.empty() ? web::Reply{200, kPlainText, "ready\n"} : web::Reply{503, kPlainText, reason + "\n"};
-             }},
-            {"/metrics", [this] { return web::Reply{200, telemetry::Metrics::kContentType, metrics.Text()}; }}};
+    std::map<std::string, web::Route> routes;
+    routes["/"] = [this] { return Text(200, FrontPage(version, NotReadyReason(), engine.Runs())); };
+    routes["/healthz"] = [] { return Text(200, "ok\n"); };
+    routes["/readyz"] = [this] {
+      const std::string reason = NotReadyReason();
+      return reason.empty() ? Text(200, "ready\n") : Text(503, reason + "\n");
+    };
+    routes["/metrics"] = [this] { return web::Reply{200, telemetry::Metrics::kContentType, metrics.Text()}; };
+    return routes;
   }
 
   absl::Status Start() {
@@ -124,9 +141,7 @@ struct Service::Impl {
     RemoveEndpoints(config.data_dir);
   }
 
-  static constexpr char kPlainText[] = "text/plain; charset=utf-8";
-
-  config::Config config;  // As it is in use.
+  const config::Config config;  // As it was at the start.
   const std::string version;
   const base::Clock* const clock;
   const int64_t started_unix_ms;
@@ -171,7 +186,9 @@ void Service::Reload(const absl::StatusOr<config::Config>& config) {
   if (!config.ok()) {
     impl_->probe.reload_failures_total.Add();
     impl_->probe.last_reload_successful.Set(0);
-    base::LogError("configuration not reloaded, the old one stays", {{"error", std::string(config.status().message())}});
+    std::istringstream complaints{std::string(config.status().message())};
+    for (std::string line; std::getline(complaints, line);)
+      base::LogError("configuration not reloaded, the old one stays", {{"error", line}});
     return;
   }
   for (const std::string& key : config::KeysNeedingRestart(impl_->config, *config))

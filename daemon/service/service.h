@@ -1,5 +1,5 @@
-// gyrostatd as an object: opens the store, brings runs back, serves, reloads, drains. Wires the rooms together; knows all
-// of them and nothing of flags and signals.
+// gyrostatd as an object: opens the store, brings runs back, serves, reloads, drains. Wires the rooms together; knows
+// all of them and nothing of flags and signals.
 #pragma once
 
 #include <memory>
