@@ -8,6 +8,7 @@
 #include "ctl/json.h"
 #include "ctl/render.h"
 #include "ctl/watch_screen.h"
+#include "model/signal.h"
 
 namespace gyrostat::ctl {
 namespace {
@@ -125,6 +126,19 @@ std::string SeriesName(const Request& request) {
   return name;
 }
 
+// A job may report scalars under any name, so a mistyped signal only looks empty: the daemon cannot tell, a person must.
+int NoValues(const Request& request, const Console& console) {
+  console.err << "gyrostatctl: " << Escape(request.run) << " has no values of " << Escape(SeriesName(request))
+              << " in these steps.";
+  const bool known = model::FindSignal(request.signal) != nullptr;
+  if (!known) {
+    console.err << " gyrostat's own signals are:";
+    for (const model::SignalInfo& each : model::Signals()) console.err << " " << each.name;
+  }
+  console.err << "\n";
+  return known ? kDone : kRefused;
+}
+
 int Series(const Request& request, Control* control, const Console& console) {
   v1::GetSeriesRequest wire;
   wire.set_run(request.run);
@@ -135,12 +149,15 @@ int Series(const Request& request, Control* control, const Console& console) {
   if (request.to_step) wire.set_to_step(*request.to_step);
   const bool summary = console.terminal && !request.json;
   std::vector<SeriesPoint> points;  // Only for the summary: what goes into a pipe is not kept.
+  uint64_t count = 0;
   const absl::Status status = control->GetSeries(wire, [&](int64_t step, double value) {
+    ++count;
     if (request.json) console.out << JsonPoint(step, value) << "\n";
     else if (!summary) console.out << step << " " << Number(value) << "\n";
     else points.push_back({step, value});
   });
   if (!status.ok()) return Complain(status, request.address, console);
+  if (count == 0) return NoValues(request, console);
   if (!summary) return kDone;
   console.out << RenderSeriesSummary(SeriesName(request), points, console.style);
   for (size_t i = points.size() > kTailPoints ? points.size() - kTailPoints : 0; i < points.size(); ++i)

@@ -161,6 +161,17 @@ TEST_F(Commands, SeriesIsStepAndValueInAPipeAndASummaryOnATerminal) {
   EXPECT_EQ(LineCount(out.str()), 20u);
 }
 
+TEST_F(Commands, AnEmptySeriesIsSaidAndAnUnknownSignalIsAnError) {
+  request.run = "gpt";
+  request.signal = "loss";
+  EXPECT_EQ(Run(Command::kSeries), kDone);
+  EXPECT_EQ(err.str(), "gyrostatctl: gpt has no values of loss in these steps.\n");
+  request.signal = "los";
+  EXPECT_EQ(Run(Command::kSeries), kRefused);
+  EXPECT_NE(err.str().find("gyrostat's own signals are: loss learning_rate"), std::string::npos);
+  EXPECT_EQ(out.str(), "");
+}
+
 TEST_F(Commands, WatchEndsAfterItsCount) {
   control.views.resize(5);
   request.count = 3;
