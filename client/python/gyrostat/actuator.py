@@ -3,9 +3,9 @@
 Rows are multiplied in float32 and rounded once to the working type; where the optimizer keeps a float32 master, the
 master is scaled and the working rows are its rounding. Nothing else of the optimizer's state is touched.
 
-The check (protocol.md section 8), at the first clip of each layer: (a) on a kept sample of the projections' input the
-head's logits shrink by exactly the ordered factor; (b) after the next optimizer step the scaled rows have not gone
-back more than halfway towards what they were, else a master was missed. One failure ends clipping for the run.
+The check (protocol.md section 8), at the first clip of each layer: (a) on a kept sample of the projections' input
+the head's logits shrink by exactly the ordered factor; (b) the optimizer steps that follow do not bring the scaled rows back
+more than halfway, else a master was missed. One failure ends clipping for the run.
 """
 
 import dataclasses
@@ -18,7 +18,6 @@ from gyrostat._abi import APPLIED, FAILED, REFUSED
 
 _RATIO_TOLERANCE = 0.01
 _RATIO_TOLERANCE_NARROW = 0.02  # Without a float32 master the rows are rounded.
-_CHECKS_MAX = 8  # Clips of a layer after which (b) is given up as impossible to judge.
 
 
 @dataclasses.dataclass
@@ -42,16 +41,52 @@ class _Write:
         target.index_copy_(self.dim, self.rows, scaled.to(target.dtype))
 
 
-@dataclasses.dataclass
-class _Kept:
-    """What check (b) needs of one head's query rows."""
+class _Return:
+    """Check (b) of one head: whether optimizer steps bring back what clips took away.
 
-    layer: object
-    head: int
-    before: torch.Tensor
-    after: torch.Tensor
-    shrink: float  # 1 - factor.
-    steps: int  # Optimizer steps passed when it was kept.
+    Between two boundaries the query rows go from w to f w (the clip; f = 1 where there was none) and by the optimizer
+    step to w', and y = <w' - f w, w> / <w, w> is the growth of the step if the clip holds, but 1 - f more if it is
+    undone. One step cannot tell the two apart where the rows grow as fast as they are clipped, so the slope of y over
+    1 - f is estimated from several: 0 holds, 1 undone, decided once 1/2 lies four standard errors away (the errors are
+    made from few points). Clips that are all alike cannot tell a slope from a constant and decide nothing.
+    """
+
+    _POINTS_MIN, _POINTS_MAX = 4, 16
+    _ERRORS = 4.0
+    _SPREAD_MIN = 0.1  # Standard deviation of 1 - f, against its largest value.
+
+    def __init__(self, probe, head, before):
+        self.probe, self.head = probe, head
+        self._before = before  # Rows at the last boundary, before its clip.
+        self._after = before  # And after it.
+        self._points = []
+
+    def clipped(self, rows):
+        """The clip of this boundary left these rows."""
+        self._after = rows
+
+    def stepped(self, rows):
+        """An optimizer step made these rows. Returns True (undone), False (holds, or will never be known) or None."""
+        size = float(self._before.square().sum())
+        if size > 0:
+            shrink = 1 - float((self._after * self._before).sum()) / size
+            self._points.append((shrink, float(((rows - self._after) * self._before).sum()) / size))
+        self._before = self._after = rows
+        return self._verdict()
+
+    def _verdict(self):
+        n = len(self._points)
+        if n < self._POINTS_MIN:
+            return None
+        mean_x, mean_y = (sum(point[i] for point in self._points) / n for i in (0, 1))
+        spread = sum((x - mean_x) ** 2 for x, _ in self._points)
+        if spread > n * (self._SPREAD_MIN * max(x for x, _ in self._points)) ** 2:
+            slope = sum((x - mean_x) * (y - mean_y) for x, y in self._points) / spread
+            residue = sum((y - mean_y - slope * (x - mean_x)) ** 2 for x, y in self._points)
+            error = (residue / (n - 2) / spread) ** 0.5
+            if abs(slope - 0.5) > self._ERRORS * error:
+                return slope > 0.5
+        return None if n < self._POINTS_MAX else False
 
 
 class Actuator:
@@ -62,11 +97,12 @@ class Actuator:
         self._probes = probes
         self._masters = masters.Masters(optimizers)
         self._fuse = fuse
-        self._open = dict.fromkeys(probes, _CHECKS_MAX)  # Layers to check at their next clip, with tries left.
-        self._kept = {}  # Layer index → _Kept, waiting for (b).
+        self._unchecked = set(probes)  # Layers whose next clip is their first.
+        self._returns = {}  # Layer index → _Return, while (b) is open.
+        self._steps_seen = 0
         self.disabled = ""  # Why clips are refused for good.
 
-    def apply(self, q, k, optimizer_steps):
+    def apply(self, q, k):
         """Scales query heads and key heads: lists of (layer, head, factor). Returns (outcome, reason).
 
         APPLIED with "", REFUSED (nothing was changed) or FAILED with a sentence.
@@ -83,10 +119,10 @@ class Actuator:
             with torch.no_grad():
                 for write in writes:
                     write.apply()
+            return self._after(checks)
         except Exception as error:
             self._disable(f"an error while scaling weights: {error}")
             return FAILED, self.disabled
-        return self._after(checks, optimizer_steps)
 
     def _plan(self, q, k):
         """All writes of the order, or a refusal before anything has changed."""
@@ -130,20 +166,20 @@ class Actuator:
     # The client's own check.
 
     def _samples(self, q, k):
-        """Before the clip: (probe, head, factor, logits of the sample, rows) of one head per unchecked layer."""
+        """Before the clip, of the head that shrinks most in each layer whose first clip this is: (probe, head, factor on
+        its logits, size of its logits on the sample, its query rows)."""
         key_factors = {(layer, head): factor for layer, head, factor in k}
         deepest = {}
         for layer, head, factor in q:
             probe = self._probes[layer]
             key_head = head // (probe.layer.heads // probe.layer.kv_heads)
             whole = factor * key_factors.get((layer, key_head), 1.0)
-            due = layer in self._open and layer not in self._kept
-            if due and factor < 1.0 and whole < deepest.get(layer, (1.0,))[0]:
-                deepest[layer] = (whole, head, factor)
+            if layer in self._unchecked and factor < 1.0 and whole < deepest.get(layer, (1.0,))[0]:
+                deepest[layer] = (whole, head)
         with torch.no_grad():
-            return [(self._probes[layer], head, whole, factor, self._sample_size(self._probes[layer], head),
-                     self._query_rows(self._probes[layer], head).clone())
-                    for layer, (whole, head, factor) in deepest.items()]
+            return [(self._probes[layer], head, whole, self._sample_size(self._probes[layer], head),
+                     self._query_rows(self._probes[layer], head))
+                    for layer, (whole, head) in deepest.items()]
 
     @staticmethod
     def _sample_size(probe, head):
@@ -158,9 +194,9 @@ class Actuator:
         projection = probe.layer.q
         return projection.weight.detach().index_select(projection.out_dim, projection.rows_of([head])).double()
 
-    def _after(self, checks, optimizer_steps):
+    def _after(self, checks):
         with torch.no_grad():
-            for probe, head, whole, factor, before, rows in checks:
+            for probe, head, whole, before, rows in checks:
                 index = probe.layer.index
                 after = self._sample_size(probe, head)
                 ratio = after / before if before > 0 else whole
@@ -169,32 +205,30 @@ class Actuator:
                     self._disable(f"layer {index} head {head}: the clip should have scaled the logits by {whole:.4f}, "
                                   f"a sample shows {ratio:.4f}")
                     return FAILED, self.disabled
-                self._kept[index] = _Kept(probe, head, rows, self._query_rows(probe, head), 1 - factor,
-                                          optimizer_steps)
+                self._unchecked.discard(index)
+                self._returns[index] = _Return(probe, head, rows)
+            for check in self._returns.values():
+                check.clipped(self._query_rows(check.probe, check.head))
         return APPLIED, ""
 
     def look_back(self, optimizer_steps):
-        """Check (b), once an optimizer step has passed since the clip. Called before new orders are applied.
-
-        It is judged only where the update across the rows is small against the clip (a quarter): a larger update could
-        undo or deepen the clip by itself. What cannot be judged is tried again at the layer's next clips.
-        """
-        for index in [i for i, kept in self._kept.items() if kept.steps < optimizer_steps]:
-            kept = self._kept.pop(index)
-            moved = self._query_rows(kept.layer, kept.head) - kept.after
-            size = float(kept.before.square().sum())
-            back = float((moved * kept.before).sum()) / size if size > 0 else 0.0
-            across = float((moved - back * kept.before).norm()) / size**0.5 if size > 0 else float("inf")
-            self._open[index] -= 1
-            if across <= 0.25 * kept.shrink or self._open[index] == 0:
-                del self._open[index]
-            if across <= 0.25 * kept.shrink and back > 0.5 * kept.shrink:
-                self._disable(f"layer {index} head {kept.head}: an optimizer step brought the old weights back; "
-                              "a master copy was missed")
+        """Check (b): called at each boundary before new orders, with the number of optimizer steps so far."""
+        if optimizer_steps == self._steps_seen or not self._returns:
+            self._steps_seen = optimizer_steps
+            return
+        self._steps_seen = optimizer_steps
+        with torch.no_grad():
+            for index, check in list(self._returns.items()):
+                undone = check.stepped(self._query_rows(check.probe, check.head))
+                if undone is not None:
+                    del self._returns[index]
+                if undone:
+                    self._disable(f"layer {index} head {check.head}: optimizer steps bring the old weights back; "
+                                  "a master copy was missed")
 
     def forget(self):
         """The weights got another history: nothing kept of them holds any more."""
-        self._kept.clear()
+        self._returns.clear()
 
     def _disable(self, reason):
         if not self.disabled:

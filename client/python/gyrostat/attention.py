@@ -87,7 +87,8 @@ class LayerProbe:
                 return call(*args, **kwargs)
         finally:
             try:
-                self._end()
+                if not self._fuse.blown:
+                    self._end()
             except Exception as error:
                 self._fuse.blow(error)
 

@@ -101,7 +101,7 @@ class Session:
             else:
                 q = [(f.layer, f.head, f.factor) for f in order.q[: order.q_count]]
                 k = [(f.layer, f.head, f.factor) for f in order.k[: order.k_count]]
-                outcome = self._actuator.apply(q, k, self.optimizer_steps)
+                outcome = self._actuator.apply(q, k)
             self._check(self._client.ack(order, *outcome))
 
     def _check(self, status):

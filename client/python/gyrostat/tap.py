@@ -6,6 +6,8 @@ hooks it is exception-safe, and copies and pickles of the module are of the orig
 watched.
 """
 
+import copyreg
+
 import torch
 
 
@@ -40,7 +42,9 @@ class Tap:
             if not isinstance(reduced, tuple):
                 return reduced
             args = tuple(original if value is self._swapped else value for value in reduced[1])
-            return (reduced[0], args) + reduced[2:]
+            # pickle insists that what copyreg.__newobj__ makes is of the instance's own class.
+            make = object.__new__ if reduced[0] is copyreg.__newobj__ else reduced[0]
+            return (make, args) + reduced[2:]
 
         self._swapped = type(original)(original.__name__, (original,), {
             "__call__": __call__,

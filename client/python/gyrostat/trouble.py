@@ -19,8 +19,8 @@ class Fuse:
         self._on_blow = []
 
     def say(self, sentence, level=logging.WARNING):
-        """Logs a sentence, once."""
-        if sentence not in self._said:
+        """Logs a sentence, once; nothing any more once the fuse has blown."""
+        if not self.blown and sentence not in self._said:
             self._said.add(sentence)
             LOGGER.log(level, "%s", sentence)
 
