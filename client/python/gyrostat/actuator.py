@@ -4,8 +4,8 @@ Rows are multiplied in float32 and rounded once to the working type; where the o
 master is scaled and the working rows are its rounding. Nothing else of the optimizer's state is touched.
 
 The check (protocol.md section 8), at the first clip of each layer: (a) on a kept sample of the projections' input
-the head's logits shrink by exactly the ordered factor; (b) the optimizer steps that follow do not bring the scaled rows back
-more than halfway, else a master was missed. One failure ends clipping for the run.
+the head's logits shrink by exactly the ordered factor; (b) the optimizer steps that follow do not bring the scaled
+rows back more than halfway, else a master was missed. One failure ends clipping for the run.
 """
 
 import dataclasses
@@ -166,8 +166,9 @@ class Actuator:
     # The client's own check.
 
     def _samples(self, q, k):
-        """Before the clip, of the head that shrinks most in each layer whose first clip this is: (probe, head, factor on
-        its logits, size of its logits on the sample, its query rows)."""
+        """Before the clip, of the head that shrinks most in each layer whose first clip this is: (probe, head, factor
+        on its logits, size of its logits on the sample, its query rows).
+        """
         key_factors = {(layer, head): factor for layer, head, factor in k}
         deepest = {}
         for layer, head, factor in q:
