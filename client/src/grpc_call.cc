@@ -1,6 +1,7 @@
 #include "client/src/grpc_call.h"
 
 #include <utility>
+#include <vector>
 
 namespace gyrostat::client {
 namespace {
@@ -9,6 +10,18 @@ namespace {
 constexpr size_t kInboxMax = 256;
 // What a cancelled call may take to say so before it is left behind.
 constexpr base::Milliseconds kCancelGrace{5};
+
+// Calls that have ended and wait for a thread that may destroy them: at most one per client closed before its call ended.
+struct Aside {
+  std::mutex mutex;
+  std::vector<std::shared_ptr<GrpcCall>> calls;
+};
+
+// Outlives the process's static destruction: gRPC's threads may still call then.
+Aside& TheAside() {
+  static Aside* const aside = new Aside;
+  return *aside;
+}
 
 }  // namespace
 
@@ -126,12 +139,26 @@ void GrpcCall::OnWritesDoneDone(bool) {
 }
 
 void GrpcCall::OnDone(const grpc::Status& status) {
-  std::shared_ptr<GrpcCall> self;  // Let go after the lock.
   const std::lock_guard<std::mutex> lock(mutex_);
   done_ = true;
   status_ = status;
-  self = std::move(self_);
+  LayAside(std::move(self_));
   changed_.notify_all();
+}
+
+void GrpcCall::LayAside(std::shared_ptr<GrpcCall> call) {
+  const std::lock_guard<std::mutex> lock(TheAside().mutex);
+  TheAside().calls.push_back(std::move(call));
+}
+
+void GrpcCall::Reap() {
+  std::vector<std::shared_ptr<GrpcCall>> ended;
+  {
+    const std::lock_guard<std::mutex> lock(TheAside().mutex);
+    ended.swap(TheAside().calls);
+  }
+  for (const std::shared_ptr<GrpcCall>& call : ended)
+    const std::lock_guard<std::mutex> lock(call->mutex_);  // OnDone may still be inside.
 }
 
 }  // namespace gyrostat::client

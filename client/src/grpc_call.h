@@ -17,6 +17,9 @@ namespace gyrostat::client {
 // The sender thread calls the public functions, gRPC's threads the reactions. It owns itself until gRPC has said
 // OnDone, so that a call which hangs is left behind, never waited for. gRPC runs no reaction inside Start…, so those
 // are called under the lock.
+//
+// A call is never destroyed on a thread of gRPC's: with the last channel gRPC joins its callback threads, and one that
+// would have to join itself aborts the process (1.51). OnDone therefore lays the call aside, and Reap destroys it.
 class GrpcCall final : public grpc::ClientBidiReactor<v1::ClientMessage, v1::DaemonMessage>,
                        public std::enable_shared_from_this<GrpcCall> {
  public:
@@ -39,6 +42,8 @@ class GrpcCall final : public grpc::ClientBidiReactor<v1::ClientMessage, v1::Dae
   // Ends the stream: in good order if the daemon does so too within `budget`, else by cancelling.
   void Close(base::Milliseconds budget, const base::Clock& clock);
   void Cancel();
+  // Destroys the calls that have ended. On any thread but gRPC's; may wait for gRPC's callback threads to end.
+  static void Reap();
 
   // grpc::ClientBidiReactor.
   void OnReadDone(bool ok) override;
@@ -49,6 +54,7 @@ class GrpcCall final : public grpc::ClientBidiReactor<v1::ClientMessage, v1::Dae
  private:
   void Begin();
   void ReadMoreLocked();
+  static void LayAside(std::shared_ptr<GrpcCall> call);
   // Nothing may be started any more; gRPC may end the call.
   void LetGoLocked();
 

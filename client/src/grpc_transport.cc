@@ -95,6 +95,7 @@ LinkState GrpcLink::State(uint64_t* stream_number, char* detail, size_t detail_s
       return call_->Connected() ? LinkState::kUp : LinkState::kConnecting;
     }
     call_.reset();
+    GrpcCall::Reap();
     detail_ = status.ok() ? "the daemon closed the stream"
                           : std::string(Name(status.error_code())) + ": " + status.error_message();
     dial_at_ = clock_->Now() + NextDelay();
@@ -143,6 +144,7 @@ bool GrpcLink::Flushed() { return call_ == nullptr || call_->CanWrite(); }
 void GrpcLink::Close(base::Milliseconds budget) {
   if (call_ != nullptr) call_->Close(budget, *clock_);
   call_.reset();
+  GrpcCall::Reap();
 }
 
 namespace {
