@@ -1,0 +1,159 @@
+"""Against the real library and the real daemon."""
+
+import ctypes
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import gyrostat
+import models
+from byte_gpt import Config, Trainer, train
+from gyrostat import _abi
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("GYROSTAT_BUILD_DIR", REPOSITORY / "build" / "dev"))
+os.environ.setdefault("GYROSTAT_BIN", str(BUILD / "bin"))
+sys.path.insert(0, str(REPOSITORY / "tests" / "support"))
+
+import gyrostatd  # noqa: E402  (after the path)
+
+TAU = 30.0
+NOBODY = "127.0.0.1:1"  # A port where nothing listens.
+
+needs_library = pytest.mark.skipif(not (BUILD / "lib" / "libgyrostat.so").exists(),
+                                   reason=f"{BUILD}/lib/libgyrostat.so is not built")
+needs_daemon = pytest.mark.skipif(not all((BUILD / "bin" / name).exists() for name in ("gyrostatd", "gyrostatctl")),
+                                  reason=f"gyrostatd and gyrostatctl are not built in {BUILD}/bin")
+
+
+def test_structs_mirror_the_header(tmp_path):
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("there is no C compiler to ask for the layout of gyrostat.h")
+    structs = {"gyro_model": _abi.Model, "gyro_options": _abi.Options, "gyro_head_factor": _abi.HeadFactor,
+               "gyro_order": _abi.Order, "gyro_client_stats": _abi.Stats}
+    lines = [f'  P("{name}", sizeof({name}));' for name in structs]
+    lines += [f'  P("{name}.{field[0]}", offsetof({name}, {field[0]}));'
+              for name, struct in structs.items() for field in struct._fields_]
+    source = tmp_path / "layout.c"
+    source.write_text('#include <stdio.h>\n#include "gyrostat/gyrostat.h"\n'
+                      '#define P(name, value) printf("%s %zu\\n", name, (size_t)(value))\n'
+                      "int main(void) {\n" + "\n".join(lines) + "\n  return 0;\n}\n")
+    subprocess.run([compiler, f"-I{REPOSITORY}/client/include", source, "-o", tmp_path / "layout"], check=True)
+    said = dict(line.split() for line in subprocess.check_output([tmp_path / "layout"], text=True).splitlines())
+    ours = {name: ctypes.sizeof(struct) for name, struct in structs.items()}
+    ours.update({f"{name}.{field[0]}": getattr(struct, field[0]).offset
+                 for name, struct in structs.items() for field in struct._fields_})
+    assert {name: int(value) for name, value in said.items()} == ours
+    header = (REPOSITORY / "client" / "include" / "gyrostat" / "gyrostat.h").read_text()
+    assert f'#define GYRO_VERSION "{gyrostat.__version__}"' in header
+    kinds = {name.lower(): int(value) for name, value in re.findall(r"GYRO_LOGIT_(\w+) = (\d)", header)}
+    assert kinds == _abi.KINDS
+
+
+@needs_library
+def test_library_is_found_beside_a_linked_package():
+    assert _abi.candidates()[0] == str(BUILD / "lib" / "libgyrostat.so")
+
+
+@needs_library
+def test_without_a_daemon_training_goes_on_and_reports_are_counted():
+    model = models.Model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with gyrostat.watch(model, optimizer, run="alone", address=NOBODY) as mon:
+        for seed in range(5):
+            loss = models.loss_of(model, models.batch(seed))
+            loss.backward()
+            optimizer.step()
+            mon.step(loss, tokens=12, note=1.0)
+        stats = mon._session._client.stats()
+        assert (stats.boundary, stats.reports_total, stats.invalid_total, stats.connected) == (5, 5, 0, 0)
+        state = mon.state_dict()
+    again = gyrostat.watch(model, optimizer, run="alone", address=NOBODY)
+    again.load_state_dict(state)
+    assert again.active and again._session._client.stats().epoch == 1
+    again.close()
+
+
+@needs_library
+def test_a_bad_name_is_said_and_nothing_is_watched(caplog):
+    model = models.Model()
+    mon = gyrostat.watch(model, torch.optim.SGD(model.parameters(), lr=0.1), run="a b", address=NOBODY)
+    assert not mon.active and 'run is "a b"' in caplog.text and type(model.layers[0]) is models.Block
+
+
+@needs_library
+@pytest.mark.parametrize("ending", ["pass", "mon.close()", "import os; os._exit(0)", "raise SystemExit(0)",
+                                    "import os; pid = os.fork(); pid and os.waitpid(pid, 0)"])
+def test_processes_end(ending):
+    code = ("import torch, gyrostat\nmodel = torch.nn.Linear(2, 2)\n"
+            "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+            f"mon = gyrostat.watch(model, optimizer, address='{NOBODY}')\nmon.step(1.0)\n{ending}\n")
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+
+
+@needs_library
+def test_forked_workers_are_inert():
+    from torch.utils.data import DataLoader
+
+    model = models.Model()
+    with gyrostat.watch(model, torch.optim.SGD(model.parameters(), lr=0.1), address=NOBODY) as mon:
+        for tokens in DataLoader([models.batch(s)[0] for s in range(8)], batch_size=2, num_workers=2):
+            models.loss_of(model, tokens).backward()
+            mon.step(1.0)
+        assert mon._session._client.stats().reports_total == 4
+
+
+def watched(daemon, mode, run="python", **options):
+    """A monitor factory for byte_gpt.train; sets the run's mode before the first step."""
+    def monitor(model, optimizer, scheduler):
+        mon = gyrostat.watch(model, optimizer, scheduler, run=run, address=daemon.grpc, allow=("qk_clip",), **options)
+        ctl = [BUILD / "bin" / "gyrostatctl", "--address", daemon.grpc]
+        gyrostatd.wait_until(lambda: f'"{run}"' in subprocess.check_output([*ctl, "runs", "--json"], text=True),
+                             f"run {run} seen")
+        subprocess.run([*ctl, "mode", run, mode], check=True, stdout=subprocess.DEVNULL)
+        return mon
+
+    return monitor
+
+
+@needs_daemon
+def test_observing_changes_no_bit(tmp_path):
+    config = Config(steps=70)
+    trainers = []
+    with gyrostatd.Daemon(tmp_path, config=f"policy:\n  qk_clip:\n    tau: {TAU}\n") as daemon:
+        history = train(config, monitor=watched(daemon, "observe"), on_step=lambda _, trainer: trainers.append(trainer))
+    plain = Trainer(config)
+    for _ in range(config.steps):
+        plain.step()
+    assert history.peak_logit > TAU
+    for ours, theirs in zip(trainers[0].model.parameters(), plain.model.parameters()):
+        assert torch.equal(ours, theirs)
+
+
+@needs_daemon
+@pytest.mark.parametrize("where", ["remote", "local"])
+@pytest.mark.parametrize("shape", [{}, {"kv_heads": 2, "fused_qkv": True, "bias": True}, {"dtype": "bfloat16"}],
+                         ids=["mha", "gqa fused bias", "bfloat16"])
+def test_guarded_training_stays_near_tau(tmp_path, where, shape):
+    """To twice the step where the unguarded run passes 100; tests/e2e has the whole demonstration."""
+    config = Config(steps=130 if shape.get("dtype") != "bfloat16" else 90, **shape)
+    counts = {}
+
+    def count(_, trainer):
+        client = monitors[0]._session._client.stats()
+        counts.update(applied=client.orders_applied, refused=client.orders_refused, ledger=client.ledger_version)
+
+    monitors = []
+    with gyrostatd.Daemon(tmp_path, config=f"policy:\n  qk_clip:\n    tau: {TAU}\n    where: {where}\n") as daemon:
+        start = watched(daemon, "act")
+        history = train(config, on_step=count,
+                        monitor=lambda *parts: monitors.append(start(*parts)) or monitors[0])
+    assert TAU < history.peak_logit <= 2.5 * TAU
+    assert counts["ledger"] > 3 and counts["refused"] == 0 and not monitors[0]._fuse.blown
