@@ -129,32 +129,36 @@ class Actuator:
         by_target = {}
         for side, heads in (("q", q), ("k", k)):
             for layer_index, head, factor in heads:
-                projection = self._projection(layer_index, side, head)
                 if not 0.0 < factor <= 1.0:
                     raise _Refusal(f"the factor {factor:g} of layer {layer_index} head {head} is outside (0, 1]")
-                if factor != 1.0:
-                    by_target.setdefault((layer_index, side), (projection, []))[1].append((head, factor))
+                by_target.setdefault((layer_index, side), []).append((head, factor))
         writes = []
-        for projection, heads in by_target.values():
-            rows = projection.rows_of([head for head, _ in heads])
-            factors = torch.tensor([factor for _, factor in heads], dtype=torch.float32, device=rows.device)
-            factors = factors.repeat_interleave(projection.width)
-            for name, dim in ((projection.weight_name, projection.out_dim), (projection.bias_name, 0)):
-                if name:
-                    param = getattr(projection.module, name)
-                    title = f"{projection.title}.{name}"
-                    writes.append(_Write(param, self._masters.of(param, title), dim, rows, factors))
+        for (layer_index, side), heads in by_target.items():
+            projection = self._projection(layer_index, side, max(head for head, _ in heads))
+            heads = [(head, factor) for head, factor in heads if factor != 1.0]
+            if heads:
+                writes += self._writes(projection, heads)
         return writes
 
-    def _projection(self, layer_index, side, head):
+    def _writes(self, projection, heads):
+        rows = projection.rows_of([head for head, _ in heads])
+        factors = torch.tensor([factor for _, factor in heads for _ in range(projection.width)],
+                               dtype=torch.float32, device=rows.device)
+        return [_Write(getattr(projection.module, name),
+                       self._masters.of(getattr(projection.module, name), f"{projection.title}.{name}"),
+                       dim, rows, factors)
+                for name, dim in ((projection.weight_name, projection.out_dim), (projection.bias_name, 0)) if name]
+
+    def _projection(self, layer_index, side, head_max):
+        """The projection to scale, or a refusal with its reason."""
         probe = self._probes.get(layer_index)
         if probe is None:
             raise _Refusal(f"layer {layer_index} has no attention that was found")
         projection = getattr(probe.layer, side)
         if projection is None:
             raise _Refusal(f"the Q and K projections of layer {layer_index} are not known")
-        if head >= projection.heads:
-            raise _Refusal(f"layer {layer_index} has {projection.heads} {side} heads, the order names head {head}")
+        if head_max >= projection.heads:
+            raise _Refusal(f"layer {layer_index} has {projection.heads} {side} heads, the order names head {head_max}")
         trouble = projection.trouble()
         if trouble:
             raise _Refusal(trouble)
