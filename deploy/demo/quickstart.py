@@ -170,12 +170,12 @@ def summarise(arm, daemon):
     }
 
 
-def print_table(result, heads_over, tau):
+def print_table(result, heads_over):
     unguarded, guarded = result["unguarded"], result["guarded"]
     delay = guarded["median_delay_steps"]
     rows = [
         ("largest attention logit", f"{unguarded['peak_logit']:.0f}", f"{guarded['peak_logit']:.1f}"),
-        (f"(head, step) pairs over tau = {tau:g}", f"{heads_over['unguarded']:.1%}", f"{heads_over['guarded']:.1%}"),
+        ("(head, step) pairs over 1.5 tau", f"{heads_over['unguarded']:.1%}", f"{heads_over['guarded']:.1%}"),
         ("final loss, nats per byte", f"{unguarded['final_loss']:.3f}", f"{guarded['final_loss']:.3f}"),
         ("spike score (OLMo-core)", f"{unguarded['spike_score']:.4f}", f"{guarded['spike_score']:.4f}"),
         ("loss spikes found", str(unguarded["loss_spikes"]), str(guarded["loss_spikes"])),
@@ -207,7 +207,7 @@ def print_where_next(daemon, run, keep):
 
 
 def train_arms(options, daemon):
-    """All three arms. Returns the summary and, for the table, each arm's share of (head, step) pairs over tau."""
+    """All three arms. Returns the summary and, for the table, each arm's share of (head, step) pairs over 1.5 tau."""
     print(f"[3/4] unguarded: seed {options.seed}, mode observe")
     unguarded = Arm("unguarded", options, daemon.grpc)
     run_arm(unguarded, options.steps, options.tau)
@@ -236,7 +236,7 @@ def train_arms(options, daemon):
         },
         "step_time_ratio": statistics.median(guarded.step_s) / statistics.median(bare.step_s),
     }
-    return result, {arm.name: arm.share_over(options.tau) for arm in (unguarded, guarded)}
+    return result, {arm.name: arm.share_over(1.5 * options.tau) for arm in (unguarded, guarded)}
 
 
 def pick_ports(options):
@@ -280,7 +280,7 @@ def main():
     daemon = Daemon(os.path.join(ROOT, "build", options.build, "bin"), work_dir, options.tau, pick_ports(options))
     try:
         result, over = train_arms(options, daemon)
-        print_table(result, over, options.tau)
+        print_table(result, over)
         if options.summary:
             with open(options.summary, "w", encoding="utf-8") as out:
                 json.dump(result, out, indent=2)
