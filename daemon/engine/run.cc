@@ -183,6 +183,8 @@ void Run::State::On(const ReportEvent& event, const Stamp& now, RunOutput* out) 
   if (!first && (report.epoch > attempts.epoch() || report.step <= last.step)) Break(detect::Break::kNewEpoch, out);
   attempts.set_epoch(report.epoch);
   attempts.TakeReport(report);
+  // Reports may know better than the hello how maxima are made: a client learns it when attention first runs.
+  if (report.attn_logit_kind != model::LogitKind::kUnknown) attn_logit.kind = report.attn_logit_kind;
   last = report;
   last_report_unix_ms = now.unix_ms;
   if (!attempts.ended()) TakeFound(silence.OnReport(report.step, now.mono_ms), out);

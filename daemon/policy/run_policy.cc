@@ -108,6 +108,8 @@ void RunPolicy::OnReport(const model::Report& report, model::Boundary newest_bou
   if (report.epoch > clip.job->epoch) s.OpenEpoch(report.epoch, out);
   clip.now = std::max(clip.now, clip.TimeOf(report.boundary));
   clip.step = report.step;
+  // Reports may know better than the hello how maxima are made: a client learns it when attention first runs.
+  if (report.attn_logit_kind != model::LogitKind::kUnknown) clip.job->attn_logit.kind = report.attn_logit_kind;
   const Terms terms = s.terms();
   TakeLocalClips(terms, report, &clip, out);
   if (!clip.job->live) return;
