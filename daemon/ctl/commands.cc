@@ -42,11 +42,9 @@ int Show(const Request& request, Control* control, const Console& console) {
 // The daemon sends the newest that fit into one message; silence about the rest would be read as "that is all".
 void TellLeftOut(uint32_t left_out, std::string_view what, const Console& console) {
   if (left_out > 0)
-    console.err << "gyrostatctl: " << left_out << " older " << what
-                << " are left out: they did not fit into one answer.\n";
+    console.err << "gyrostatctl: left out, since they did not fit into one answer: " << left_out << " older " << what
+                << ".\n";
 }
-
-int Rank(std::string_view severity) { return severity == "critical" ? 2 : severity == "warning" ? 1 : 0; }
 
 int FindingsOf(const Request& request, Control* control, const Console& console) {
   v1::ListFindingsRequest wire;
@@ -57,7 +55,7 @@ int FindingsOf(const Request& request, Control* control, const Console& console)
   bool fail = false;
   for (const v1::Finding& each : findings->findings()) {
     if (request.json) console.out << Json(each) << "\n";
-    fail = fail || (!request.fail_on.empty() && Rank(each.severity()) >= Rank(request.fail_on));
+    fail = fail || (!request.fail_on.empty() && SeverityRank(each.severity()) >= SeverityRank(request.fail_on));
   }
   if (!request.json) console.out << RenderFindings(findings->findings(), console.style);
   TellLeftOut(findings->left_out(), "findings", console);
@@ -115,7 +113,8 @@ int SetMode(const Request& request, Control* control, const Console& console) {
     else console.out << Escape(run) << " is now in mode " << request.mode << ".\n";
   }
   if (!request.json && request.all)
-    console.out << answer->runs_size() << " runs changed; new runs start in mode " << request.mode << ".\n";
+    console.out << Count(static_cast<uint64_t>(answer->runs_size()), "run") << " changed; new runs start in mode "
+                << request.mode << ".\n";
   return kDone;
 }
 
@@ -126,7 +125,8 @@ std::string SeriesName(const Request& request) {
   return name;
 }
 
-// A job may report scalars under any name, so a mistyped signal only looks empty: the daemon cannot tell, a person must.
+// A job may report scalars under any name, so a mistyped signal only looks empty: the daemon cannot tell, a person
+// must.
 int NoValues(const Request& request, const Console& console) {
   console.err << "gyrostatctl: " << Escape(request.run) << " has no values of " << Escape(SeriesName(request))
               << " in these steps.";

@@ -55,9 +55,9 @@ void JudgeDaemon(const DoctorFacts& facts, Report* report) {
     return;
   }
   const v1::GetStatusResponse& status = *facts.status;
-  report->Ok("daemon", "answers at " + facts.address + ", " + std::to_string(status.runs()) + " runs, " +
-                           std::to_string(status.streams()) + " streams, " + std::to_string(status.reports_total()) +
-                           " reports, default mode " + Token(status.default_mode()));
+  report->Ok("daemon", "answers at " + facts.address + ", " + Count(status.runs(), "run") + ", " +
+                           Count(status.streams(), "stream") + ", " + Count(status.reports_total(), "report") +
+                           ", default mode " + Token(status.default_mode()));
   if (status.version() == GYROSTAT_VERSION) report->Ok("version", "daemon and gyrostatctl are both " GYROSTAT_VERSION);
   else
     report->Warn("version", "daemon " + status.version() + ", gyrostatctl " GYROSTAT_VERSION,

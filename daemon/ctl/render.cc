@@ -46,12 +46,11 @@ void Append(const std::string& part, std::string* sentence) {
 std::string ModelSentence(const v1::ModelSpec& spec) {
   std::string out;
   Append(spec.preset(), &out);
-  if (spec.has_layers()) Append(std::to_string(spec.layers()) + " layers", &out);
+  if (spec.has_layers()) Append(Count(spec.layers(), "layer"), &out);
   if (spec.has_hidden_size()) Append("width " + std::to_string(spec.hidden_size()), &out);
   if (spec.has_heads()) {
     const bool grouped = spec.has_kv_heads() && spec.kv_heads() != spec.heads();
-    Append(std::to_string(spec.heads()) + " heads" +
-               (grouped ? " on " + std::to_string(spec.kv_heads()) + " key heads" : ""), &out);
+    Append(Count(spec.heads(), "head") + (grouped ? " on " + Count(spec.kv_heads(), "key head") : ""), &out);
   }
   if (spec.has_head_dim()) Append("head dim " + std::to_string(spec.head_dim()), &out);
   Append(spec.attention(), &out);
@@ -86,7 +85,7 @@ std::string Heads(const v1::RunView& view, const Style& style) {
   if (layers.empty()) return out;
   Heading(style, "Attention logits", &out);
   Line(style, "by layer", Sparkline(style, layers, kSparkColumns) + "  0.." + std::to_string(layers.size() - 1), &out);
-  Line(style, "over tau", std::to_string(view.heads_over_tau()) + " heads over " + Number(view.tau()), &out);
+  Line(style, "over tau", Count(view.heads_over_tau(), "head") + " over " + Number(view.tau()), &out);
   Table table({{"layer", true}, {"head", true}, {"max", true}});
   for (const v1::HeadMax& each : view.worst_heads()) {
     const auto value = static_cast<double>(each.value());
@@ -98,8 +97,11 @@ std::string Heads(const v1::RunView& view, const Style& style) {
 
 }  // namespace
 
+int SeverityRank(const std::string& severity) { return severity == "critical" ? 2 : severity == "warning" ? 1 : 0; }
+
 Tint TintOfSeverity(const std::string& severity) {
-  return severity == "critical" ? Tint::kBad : severity == "warning" ? Tint::kWarn : Tint::kNone;
+  constexpr Tint kTints[] = {Tint::kNone, Tint::kWarn, Tint::kBad};
+  return kTints[SeverityRank(severity)];
 }
 
 Tint TintOfState(const std::string& state) {

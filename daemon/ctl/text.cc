@@ -108,6 +108,10 @@ std::string Number(double value) {
   return std::string(raw.data(), end);
 }
 
+std::string Count(uint64_t count, std::string_view noun) {
+  return std::to_string(count) + " " + std::string(noun) + (count == 1 ? "" : "s");
+}
+
 std::string Rfc3339(int64_t unix_ms) {
   if (unix_ms == 0) return "";
   int64_t seconds = unix_ms / 1000, ms = unix_ms % 1000;

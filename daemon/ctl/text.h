@@ -38,6 +38,9 @@ std::string Paint(const Style& style, Tint tint, std::string_view text);
 // Six significant digits; "NaN", "Infinity", "-Infinity".
 std::string Number(double value);
 
+// "1 head", "2 heads": `noun` takes an s.
+std::string Count(uint64_t count, std::string_view noun);
+
 // "2026-03-01T12:00:00.250Z"; "" for 0, which on the wire means never.
 std::string Rfc3339(int64_t unix_ms);
 

@@ -7,6 +7,7 @@
 #include <deque>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ctl/text.h"
 #include "gyrostat/v1/control.pb.h"
@@ -24,7 +25,16 @@ class WatchScreen {
 
  private:
   using History = std::deque<double>;
-  std::string Signal(const Style& style, std::string_view name, std::string_view key, const History& history) const;
+  struct Row {
+    std::string text;
+    Tint tint = Tint::kNone;
+  };
+  std::vector<Row> Signals(const Style& style, int64_t now_unix_ms) const;
+  std::vector<Row> Findings() const;
+  std::vector<Row> Interventions() const;
+  static void Section(const std::vector<Row>& rows, size_t budget, std::vector<Row>* out);
+  std::string Shown(std::string_view signal) const;
+  std::string Curve(const Style& style, std::string_view name, const std::string& value, const History& history) const;
   std::string Heads(const Style& style) const;
 
   v1::RunView view_;

@@ -43,7 +43,7 @@ CLOCK_USERS = ("daemon/base/", "tests/unit/base/", "tests/bench/")
 BASE_WAIT = re.compile(r"\bsteady_clock::now\b|\bclock_gettime\b")
 
 OPEN_END = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b(?!\(#\d+\))")
-MACHINE_PATH = re.compile(r"(?<![\w.$}/])/(work|root|home/[a-z])[/\w]*")
+MACHINE_PATH = re.compile(r"(?<![\w.$}/])/(work|root|home/[a-z]\w+)[/\w]*")
 REGISTRY = re.compile(r"\b(pypi\.org|pythonhosted\.org|registry\.npmjs\.org|crates\.io|proxy\.golang\.org|ghcr\.io|"
                       r"docker\.io)\b")
 

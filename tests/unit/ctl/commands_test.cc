@@ -105,7 +105,7 @@ TEST_F(Commands, SaysWhenTheAnswerIsNotAll) {
   request.json = true;
   EXPECT_EQ(Run(Command::kFindings), kDone);
   EXPECT_EQ(LineCount(out.str()), 1u);
-  EXPECT_EQ(err.str(), "gyrostatctl: 12 older findings are left out: they did not fit into one answer.\n");
+  EXPECT_EQ(err.str(), "gyrostatctl: left out, since they did not fit into one answer: 12 older findings.\n");
 }
 
 TEST_F(Commands, ApproveAndRejectCarryAuthorAndReason) {

@@ -131,7 +131,7 @@ TEST(RenderView, TellsEverythingAboutARun) {
             "loss            2.5\n"
             "\nAttention logits\n"
             "by layer        ▁█  0..1\n"
-            "over tau        1 heads over 30\n"
+            "over tau        1 head over 30\n"
             "layer  head  max\n"
             "    1     3   40\n"
             "\nOpen findings\n"

@@ -61,7 +61,7 @@ TEST(WatchScreen, IsOneCalmPage) {
             "learning rate 0.0003      spike score  loss 0.4 %  grad norm -\n"
             "max logit     40          ▁▁\n"
             "over tau      8 heads over 30\n"
-            "worst heads   L0H0 40  L1H1 39  L2H2 38  L3H3 37  L4H4 36  L5H5 35  L6H6 34  \n"
+            "worst heads   L0H0 40  L1H1 39  L2H2 38  L3H3 37  L4H4 36  L5H5 35  L6H6 34\n"
             "\n"
             "open findings: 0\n"
             "\n"
@@ -90,6 +90,16 @@ TEST(WatchScreen, FitsAnyWindowHoweverMuchIsOpen) {
   EXPECT_NE(page.find("open findings: 50"), std::string::npos);
   EXPECT_NE(page.find("open interventions: 50"), std::string::npos);
   EXPECT_NE(page.find(" more\n"), std::string::npos);
+}
+
+TEST(WatchScreen, PutsTheWorstFindingFirst) {
+  WatchScreen screen;
+  v1::RunView view = View(1, 4);
+  view.add_open_findings()->set_severity("info");
+  view.add_open_findings()->set_severity("critical");
+  screen.Add(view);
+  const std::string page = screen.Render(Terminal(), 23, kNow);
+  EXPECT_LT(page.find("critical"), page.find("info "));
 }
 
 TEST(WatchScreen, GivesInterventionsTheRoomThatFindingsLeave) {
