@@ -11,7 +11,8 @@ constexpr size_t kInboxMax = 256;
 // What a cancelled call may take to say so before it is left behind.
 constexpr base::Milliseconds kCancelGrace{5};
 
-// Calls that have ended and wait for a thread that may destroy them: at most one per client closed before its call ended.
+// Calls that have ended and wait for a thread that may destroy them: at most one per client closed before its call
+// ended.
 struct Aside {
   std::mutex mutex;
   std::vector<std::shared_ptr<GrpcCall>> calls;

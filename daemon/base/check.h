@@ -1,5 +1,5 @@
-// Our own invariants. GYROSTAT_CHECK ends the process with a message, in every build: a supervisor restarts the daemon and
-// its journal brings it back. Daemon only: nothing that the client links may include this file.
+// Our own invariants. GYROSTAT_CHECK ends the process with a message, in every build: a supervisor restarts the daemon
+// and its journal brings it back. Daemon only: nothing that the client links may include this file.
 #pragma once
 
 namespace gyrostat::base {

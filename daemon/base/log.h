@@ -1,6 +1,6 @@
 // Events with constant text and fields: LogInfo("intervention sent", {{"run", run}, {"step", step}}).
-// error: an operator must act. warn: degraded but working, always beside a counter. info: a life event of daemon, run or
-// intervention. debug: per decision. trace: per report. log.cc is the only file that names spdlog. Thread-safe.
+// error: an operator must act. warn: degraded but working, always beside a counter. info: a life event of daemon, run
+// or intervention. debug: per decision. trace: per report. log.cc is the only file that names spdlog. Thread-safe.
 // Values are escaped (logfmt), so that no name from a client can forge a line. Never log a secret.
 #pragma once
 

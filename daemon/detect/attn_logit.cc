@@ -166,9 +166,10 @@ bool AttnLogit::EndIfQuiet(std::vector<model::Finding>* out) {
   finding.step_end = critical ? excursion.last_high : excursion.last_over;
   finding.healed = true;
   finding.value = excursion.peak;
-  finding.message = Sentence("No head has been over %.4g for %u reports; in %u reports one was over tau = %g, at most %.4g.",
-                             critical ? options_.tau * options_.high_ratio : options_.tau, options_.quiet_reports,
-                             excursion.reports_over, options_.tau, excursion.peak);
+  finding.message =
+      Sentence("No head has been over %.4g for %u reports; in %u reports one was over tau = %g, at most %.4g.",
+               critical ? options_.tau * options_.high_ratio : options_.tau, options_.quiet_reports,
+               excursion.reports_over, options_.tau, excursion.peak);
   out->push_back(finding);
   state_.excursion.reset();
   return true;

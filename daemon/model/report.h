@@ -74,8 +74,8 @@ class Report {
   std::array<std::vector<float>, kArraySlots> arrays_;
 };
 
-// Values that a report may hold for a spec: arrays of the right length. Empty when right, else a sentence naming signal,
-// length seen and length wanted. A spec with 0 layers or heads accepts any length that divides.
+// Values that a report may hold for a spec: arrays of the right length. Empty when right, else a sentence naming
+// signal, length seen and length wanted. A spec with 0 layers or heads accepts any length that divides.
 std::string CheckShapes(const Report& report, const ModelSpec& spec);
 
 }  // namespace gyrostat::model

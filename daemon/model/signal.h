@@ -16,7 +16,8 @@ inline constexpr bool IsAbsent(double value) { return value == static_cast<doubl
 enum class Shape : uint8_t {
   kScalar,
   kLayer,      // One value per layer.
-  kBoundary,   // Layers + 1 (boundaries 0..L of the residual stream) or layers (outputs of the blocks); the length tells.
+  kBoundary,   // Layers + 1 (boundaries 0..L of the residual stream) or layers (outputs of the blocks); the length
+               // tells.
   kLayerHead,  // Layers × heads, layer-major.
   kLayerOrLayerHead,
 };

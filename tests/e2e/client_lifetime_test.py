@@ -1,4 +1,4 @@
-"""Clients come and go inside one process, with the daemon there, gone or stopped: the process always ends in its own way."""
+"""Clients come and go inside one process, with the daemon there, gone or stopped: the process ends in its own way."""
 import signal
 import subprocess
 import sys

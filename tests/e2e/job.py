@@ -25,7 +25,8 @@ def ctl(daemon, *arguments):
 
 def replay_journal(daemon, run, group=1):
     """Works every applied tick out again from the journal of a daemon that has ended."""
-    done = subprocess.run([gyrostatd.BIN / "journal-replay", daemon.data_dir / "gyrostat.db", run, "4", "4", str(group)],
+    journal = daemon.data_dir / "gyrostat.db"
+    done = subprocess.run([gyrostatd.BIN / "journal-replay", journal, run, "4", "4", str(group)],
                           capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
     print(done.stdout.strip())

@@ -1,5 +1,5 @@
-// A client as protocol.md describes it, without threads or network: it measures heads, keeps the true clip ledger, judges
-// orders as the real one does, and applies them a chosen number of boundaries after they were decided.
+// A client as protocol.md describes it, without threads or network: it measures heads, keeps the true clip ledger,
+// judges orders as the real one does, and applies them a chosen number of boundaries after they were decided.
 #pragma once
 
 #include <cmath>

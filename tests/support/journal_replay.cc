@@ -1,5 +1,6 @@
-// journal-replay DATABASE RUN LAYERS HEADS GROUP: reads a run's journal and works out again, from the reports alone, every tick that the
-// client says it applied. Independent of remedy/ and policy/ on purpose: it has its own ledger and libm's logarithm.
+// journal-replay DATABASE RUN LAYERS HEADS GROUP: reads a run's journal and works out again, from the reports alone,
+// every tick that the client says it applied. Independent of remedy/ and policy/ on purpose: it has its own ledger and
+// libm's logarithm.
 //
 // The rule (protocol.md §1.4): target = lambda@forward + min(ln(S / tau), ln 10); applied at a boundary,
 // delta = max(0, target - lambda); group_min charges a group's largest delta to all its heads.

@@ -1,5 +1,5 @@
-"""What the client's libraries show to a process: symbols, needed libraries, headers that compile anywhere, an install that
-another project finds."""
+"""What the client's libraries show to a process: symbols, needed libraries, headers that compile anywhere, an install
+that another project finds."""
 import os
 import re
 import subprocess
@@ -61,7 +61,8 @@ def test_the_library_has_its_soname_and_is_never_unmapped():
 def test_the_headers_compile_alone(tmp_path, compiler, standard):
     cxx = compiler == "c++"
     source = tmp_path / ("user.cc" if cxx else "user.c")
-    source.write_text(f"#include <gyrostat/gyrostat.h{'pp' if cxx else ''}>\nint user(void);\nint user(void) {{ return 0; }}\n")
+    header = "gyrostat.hpp" if cxx else "gyrostat.h"
+    source.write_text(f"#include <gyrostat/{header}>\nint user(void);\nint user(void) {{ return 0; }}\n")
     sh(compiler, f"-std={standard}", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I", SOURCE / "client" / "include",
        "-c", source, "-o", tmp_path / "user.o")
 

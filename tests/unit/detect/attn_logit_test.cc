@@ -47,7 +47,8 @@ TEST(AttnLogit, NamesTheHeadOverTauFromTheFirstReport) {
   EXPECT_EQ(finding.value, 101);
   EXPECT_EQ(finding.expected, 100);
   EXPECT_EQ(finding.recommend, model::InterventionKind::kQkClip);
-  EXPECT_THAT(finding.message, HasSubstr("Attention logit 101 in layer 1, head 2 is over tau = 100; 1 heads are over it"));
+  EXPECT_THAT(finding.message,
+              HasSubstr("Attention logit 101 in layer 1, head 2 is over tau = 100; 1 heads are over it"));
 }
 
 TEST(AttnLogit, AtTauIsNotOver) {

@@ -49,7 +49,8 @@ std::string Bytes(const std::vector<model::Finding>& findings) {
 
 TEST(Catalog, NamesEveryDetectorOnceAndSilenceToo) {
   std::set<std::string_view> names;
-  for (const auto& detector : MakeDetectors(DetectOptions(), Spec())) EXPECT_TRUE(names.insert(detector->name()).second);
+  for (const auto& detector : MakeDetectors(DetectOptions(), Spec()))
+    EXPECT_TRUE(names.insert(detector->name()).second);
   names.insert("silence");
   const std::vector<std::string_view> listed = DetectorNames();
   EXPECT_EQ(names, std::set<std::string_view>(listed.begin(), listed.end()));

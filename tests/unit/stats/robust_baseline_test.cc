@@ -100,8 +100,8 @@ TEST(RobustBaseline, RefusesStateThatCannotBe) {
   EXPECT_EQ(small.median(), 1);
 }
 
-// Log-normal noise with bursts of 40 spikes of 8 times the level per 1000 steps. Mean and deviation absorb the burst and see
-// a tenth of it; median and MAD of the logarithm see nearly all, without false alarms.
+// Log-normal noise with bursts of 40 spikes of 8 times the level per 1000 steps. Mean and deviation absorb the burst
+// and see a tenth of it; median and MAD of the logarithm see nearly all, without false alarms.
 TEST(RobustBaseline, SeesThroughBurstsThatBlindMeanAndDeviation) {
   testing::Lcg random(5);
   RobustBaseline robust(Window(256, 3));
