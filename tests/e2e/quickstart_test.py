@@ -17,7 +17,8 @@ ARM = {"steps", "peak_logit", "final_loss", "loss_spikes", "spike_score"}
 def demo(*arguments):
     """The part of deploy/quickstart that comes after building, with the build under test."""
     environment = {**os.environ, "PYTHONPATH": f"{gyrostatd.BIN.parent}/python:{ROOT}/deploy/demo"}
-    command = ["/usr/bin/python3", f"{ROOT}/deploy/demo/quickstart.py", "--build", gyrostatd.BIN.parent.name, "--any-port"]
+    program = f"{ROOT}/deploy/demo/quickstart.py"
+    command = ["/usr/bin/python3", program, "--build", gyrostatd.BIN.parent.name, "--any-port"]
     return subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=240, env=environment)
 
 
