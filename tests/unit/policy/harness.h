@@ -21,7 +21,9 @@ class Loop {
   explicit Loop(const PolicyOptions& options, const model::ModelSpec& spec = testing::ClipModel(2, 2))
       : client(spec), policy("r", options) {}
 
-  void SayHello() { Call([&](PolicyOutput* out) { policy.OnHello(client.Hello(), out); }); }
+  void SayHello() {
+    Call([&](PolicyOutput* out) { policy.OnHello(client.Hello(), out); });
+  }
 
   // One step of training, measured, reported, answered, and acked. Orders of this call are in `last`.
   void Step(const std::vector<double>& unclipped) {

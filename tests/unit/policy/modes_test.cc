@@ -102,8 +102,7 @@ TEST(Advise, WaitsForAPersonAndThenOrdersFromFreshReports) {
   EXPECT_EQ(loop.all.orders[0].basis, 6u);
   EXPECT_EQ(loop.all.orders[0].entries[0].target_ticks, remedy::LnTicks(3));
   EXPECT_EQ(loop.Intent(1).state, InterventionState::kSent);
-  EXPECT_EQ(loop.Intent(1).reason,
-            "1 head above tau 30, worst L0 H1 at 60. Approved by kim: looks right");
+  EXPECT_EQ(loop.Intent(1).reason, "1 head above tau 30, worst L0 H1 at 60. Approved by kim: looks right");
 }
 
 TEST(Approve, RefusesWhatDoesNotWait) {
