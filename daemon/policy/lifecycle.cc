@@ -50,10 +50,15 @@ Intent& OpenIntent(const Terms& terms, const model::Report& report, Intervention
   intent.view.step_proposed = report.step;
   intent.opening = std::move(opening);
   intent.tau = terms.tau();
-  intent.watch.Open(report, s->job->model.heads, intent.tau, terms.options.qk_clip.judged_boundaries);
   Intent& opened = s->intents.Open(s->run, s->now, std::move(intent));
   Tell(opened, out);
   return opened;
+}
+
+void CountOrder(const Terms& terms, const model::Report& report, Intent* intent, ClipState* s) {
+  if (intent->view.orders++ == 0)
+    intent->watch.Open(report, s->job->model.heads, intent->tau, terms.options.qk_clip.judged_boundaries);
+  intent->active_at = s->now;
 }
 
 void EndIntent(InterventionState state, const std::string& sentence, uint64_t pause, const std::string& why_pause,

@@ -14,6 +14,9 @@ void Tell(const Intent& intent, PolicyOutput* out);
 Intent& OpenIntent(const Terms& terms, const model::Report& report, model::InterventionState state, std::string opening,
                    ClipState* s, PolicyOutput* out);
 
+// One more order (or local clip) under the intent, on `report`. Its outcome is measured against what the first showed.
+void CountOrder(const Terms& terms, const model::Report& report, Intent* intent, ClipState* s);
+
 // Ends the open intent in `state` with a sentence; no other opens for `pause` boundaries. One that has applied orders
 // is judged instead, inconclusive unless its outcome is known.
 void EndIntent(model::InterventionState state, const std::string& sentence, uint64_t pause,

@@ -62,17 +62,17 @@ bool IsOvertaken(const LocalMode& local, model::Boundary boundary) {
   return local.pushed && local.pushed->tau == 0 && (!local.answered_at || boundary <= *local.answered_at);
 }
 
-void CountClips(const model::Report& report, Intent* intent, const ClipState& s) {
+void CountClips(const Terms& terms, const model::Report& report, Intent* intent, ClipState* s) {
   const model::LocalClips& clips = report.local_clips;
   model::Intervention& view = intent->view;
-  ++view.orders;
+  CountOrder(terms, report, intent, s);
   ++view.orders_applied;
   // Told with a later report than its own; the steps between are taken to be as many as the boundaries.
   const model::Boundary ago = report.boundary - std::min(clips.boundary, report.boundary);
   if (!view.step_applied) view.step_applied = report.step - static_cast<model::Step>(ago);
   intent->delays.Add(0);  // Local mode clips from the boundary's own maxima.
   view.median_delay_boundaries = intent->delays.Median();
-  intent->Touch(clips.applied, s.mirror.ledger().layers(), s.mirror.ledger().heads());
+  intent->Touch(clips.applied, s->mirror.ledger().layers(), s->mirror.ledger().heads());
 }
 
 }  // namespace
@@ -133,7 +133,7 @@ void TakeLocalClips(const Terms& terms, const model::Report& report, ClipState* 
   if (!told && !overtaken) s->local.tau.reset();
   if (intent == nullptr && overtaken) {
     if (Intent* last = s->intents.Latest()) {
-      CountClips(report, last, *s);
+      CountClips(terms, report, last, s);
       Tell(*last, out);
       return;
     }
@@ -148,10 +148,9 @@ void TakeLocalClips(const Terms& terms, const model::Report& report, ClipState* 
     intent = &OpenIntent(terms, report, InterventionState::kApplied, opening, s, out);
     intent->authorized = told;
   }
-  CountClips(report, intent, *s);
+  CountClips(terms, report, intent, s);
   intent->view.state = InterventionState::kApplied;
   intent->watch.Applied(clips.ledger_version_after);
-  intent->active_at = s->now;
   Tell(*intent, out);
   if (overtaken) EndIntent(InterventionState::kJudged, "Stopped.", 0, "", s, out);
 }

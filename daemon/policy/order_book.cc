@@ -19,8 +19,9 @@ constexpr size_t kClosedKept = 256;
 }  // namespace
 
 void OrderBook::Open(uint32_t layers, uint32_t heads) {
-  for (const auto& [id, entry] : out_) closed_.push_back({id, entry.intent, entry.order.basis, false, false});
+  for (const auto& [id, entry] : out_) closed_.push_back({id, entry.intent, entry.order.basis, true, false, false});
   while (closed_.size() > kClosedKept) closed_.pop_front();
+  for (Closed& closed : closed_) closed.current = false;
   out_.clear();
   heads_ = heads;
   targets_.assign(size_t{layers} * heads, 0);
@@ -69,8 +70,8 @@ bool OrderBook::IsSound() const {
 std::optional<OrderBook::Settled> OrderBook::Settle(const model::OrderId& id, Told told) {
   const bool counts = told != Told::kByNobody, detailed = told == Told::kByAck;
   if (const auto at = out_.find(id); at != out_.end()) {
-    const Settled settled{at->second.intent, at->second.order.basis, true, true};
-    closed_.push_back({id, settled.intent, settled.basis, counts, detailed});
+    const Settled settled{at->second.intent, at->second.order.basis, true, true, true};
+    closed_.push_back({id, settled.intent, settled.basis, true, counts, detailed});
     if (closed_.size() > kClosedKept) closed_.pop_front();
     out_.erase(at);
     std::fill(targets_.begin(), targets_.end(), 0);
@@ -79,7 +80,8 @@ std::optional<OrderBook::Settled> OrderBook::Settle(const model::OrderId& id, To
   }
   for (Closed& closed : closed_) {
     if (closed.id != id) continue;
-    const Settled settled{closed.intent, closed.basis, !closed.counted && counts, !closed.detailed && detailed};
+    const Settled settled{closed.intent, closed.basis, closed.current, !closed.counted && counts,
+                          !closed.detailed && detailed};
     closed.counted |= counts;
     closed.detailed |= detailed;
     return settled;

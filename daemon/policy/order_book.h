@@ -35,6 +35,7 @@ class OrderBook {
   struct Settled {
     uint64_t intent = 0;
     model::Boundary basis = 0;
+    bool current = true;   // Sent in this attempt and epoch: what it did is part of this ledger.
     bool first = true;     // This is the first word about it that counts.
     bool detailed = true;  // Nothing told boundary and step of its application before.
   };
@@ -70,10 +71,11 @@ class OrderBook {
     model::OrderId id;
     uint64_t intent = 0;
     model::Boundary basis = 0;
+    bool current = true;   // As in Settled.
     bool counted = true;   // Somebody told how it ended.
     bool detailed = true;  // With boundary and step.
     template <class Archive>
-    void Fields(Archive& a) { a(id, intent, basis, counted, detailed); }
+    void Fields(Archive& a) { a(id, intent, basis, current, counted, detailed); }
   };
   void Raise(const model::Order& order);
   bool IsSound() const;

@@ -34,16 +34,21 @@ bool IsNearlyOver(const Job& job, model::Step step) {
   return total >= 100 && step > 0 && static_cast<uint64_t>(step) >= total - total / 100;
 }
 
-// Why this report may not be acted on, whatever is open; nothing: it may.
-std::optional<No> AgainstReport(const model::Report& report, model::Boundary newest, const Look& look,
-                                const ClipTerms& clip, const ClipState& s) {
+// Why this run is not clipped now, whatever its reports show.
+std::optional<No> AgainstRun(const ClipTerms& clip, const ClipState& s) {
   if (!clip.obstacle.empty()) return No{Why::kObstacle, clip.obstacle};
+  if (!s.disabled.empty()) return No{Why::kDisabled, s.disabled};
+  if (!s.failed.empty()) return No{Why::kFailed, s.failed};
+  return std::nullopt;
+}
+
+// Why this report may not be acted on.
+std::optional<No> AgainstReport(const model::Report& report, model::Boundary newest, const Look& look,
+                                const ClipState& s) {
   if (look.nonfinite > 0)
     return No{Why::kNonFinite, "the maximum of " + Count(look.nonfinite, "head") + " is not finite, first " +
                                    HeadName(look.first_nonfinite.layer, look.first_nonfinite.head) + " at " +
                                    Number(look.first_nonfinite.max) + ": nothing is known that a clip could cure"};
-  if (!s.disabled.empty()) return No{Why::kDisabled, s.disabled};
-  if (!s.failed.empty()) return No{Why::kFailed, s.failed};
   if (const model::Boundary reach = s.book.Reach(); report.boundary + reach <= newest)
     return No{Why::kStale, "the report is of boundary " + std::to_string(report.boundary) + ", the job is at " +
                                std::to_string(newest) + ": evidence older than " + std::to_string(reach) +
@@ -110,8 +115,7 @@ void Order(const Terms& terms, const model::Report& report, const Look& look, co
                            .split = clip.shape->split,
                            .entries = std::move(entries)};
   s->book.Add(order, intent->number);
-  ++intent->view.orders;
-  intent->active_at = s->now;
+  CountOrder(terms, report, intent, s);
   Tell(*intent, out);
   Say(Why::kOrdered, look.Sentence(terms.tau()) + ": ordered under intent " + intent->view.id, look, s, out);
   out->orders.push_back(order);
@@ -152,20 +156,23 @@ void AnswerReport(const Terms& terms, const model::Report& report, model::Bounda
     return;
   }
   if (observe) return SayObserve(terms, look, clip, s, out);
-  if (const std::optional<No> no = AgainstReport(report, newest, look, clip, *s))
-    return Say(no->why, no->reason, look, s, out);
-
+  if (const std::optional<No> no = AgainstRun(clip, *s)) return Say(no->why, no->reason, look, s, out);
   Intent* intent = s->intents.open();
+  if (terms.local() && (terms.automatic() || (intent != nullptr && intent->by_person))) {
+    // The client judges by itself; its intent opens, or goes on, when it says what it did.
+    if (intent != nullptr && intent->view.state == InterventionState::kApproved) intent->active_at = s->now;
+    return;
+  }
+  if (const std::optional<No> no = AgainstReport(report, newest, look, *s))
+    return Say(no->why, no->reason, look, s, out);
   if (intent == nullptr) {
-    if (terms.local() && terms.automatic()) return;  // The client clips by itself; its intent opens when it says so.
     if (const std::optional<No> no = AgainstOpening(terms, *s)) return Say(no->why, no->reason, look, s, out);
     if (!terms.automatic()) return Propose(terms, report, look, s, out);
   } else if (intent->view.state == InterventionState::kProposed) {
     intent->active_at = s->now;
     return;
   }
-  if (!terms.local()) return Order(terms, report, look, clip, s, out);
-  if (intent->view.state == InterventionState::kApproved) intent->active_at = s->now;
+  if (!terms.local()) Order(terms, report, look, clip, s, out);
 }
 
 }  // namespace gyrostat::policy

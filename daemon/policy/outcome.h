@@ -27,7 +27,7 @@ struct Verdict {
 
 class OutcomeWatch {
  public:
-  // The intent opened on this report.
+  // The first order answers this report.
   void Open(const model::Report& report, uint32_t heads, double tau, uint32_t window_boundaries);
   // Its first clip made this ledger version. Later calls change nothing.
   void Applied(uint64_t ledger_version);

@@ -27,6 +27,7 @@ void CountApplied(const model::Ack& ack, const OrderBook::Settled& settled, Clip
   s->intents.ForgetRefusals();
   Intent* intent = s->intents.Find(settled.intent);
   if (intent == nullptr) return;
+  if (!settled.first && !settled.detailed) return;
   model::Intervention& view = intent->view;
   if (settled.first) {
     ++view.orders_applied;
@@ -112,9 +113,16 @@ void Count(const model::Ack& ack, const OrderBook::Settled& settled, ClipState* 
 
 void TakeAck(const model::Ack& ack, ClipState* s, PolicyOutput* out) {
   if (!s->job) return;
-  if (TakeLocalAck(ack, s, out)) return;
-  if (s->mirror.Take(ack.ledger_version_before, ack.ledger_version_after, ack.applied)) WatchTugOfWar(s, out);
-  if (const auto settled = s->book.Settle(ack.order_id, OrderBook::Told::kByAck)) Count(ack, *settled, s, out);
+  if (TakeLocalAck(ack, s, out)) {
+    if (ack.outcome == AckOutcome::kFailed) CountFailed(ack, s, out);
+    return;
+  }
+  const auto settled = s->book.Settle(ack.order_id, OrderBook::Told::kByAck);
+  if (!settled) return;
+  // An ack of before the weights got another history comes again after the hello; its versions are of another ledger.
+  if (settled->current && s->mirror.Take(ack.ledger_version_before, ack.ledger_version_after, ack.applied))
+    WatchTugOfWar(s, out);
+  Count(ack, *settled, s, out);
 }
 
 void SettleByHello(const model::Hello& hello, ClipState* s, PolicyOutput* out) {
@@ -126,7 +134,7 @@ void SettleByHello(const model::Hello& hello, ClipState* s, PolicyOutput* out) {
       ack.applied = {};
       ack.ledger_version_after = hello.ledger_version;
       const auto settled = s->book.Settle(order.id, OrderBook::Told::kByHello);
-      Count(ack, {.intent = settled->intent, .basis = settled->basis, .first = true, .detailed = false}, s, out);
+      Count(ack, {.intent = settled->intent, .basis = settled->basis, .detailed = false}, s, out);
     } else if (order.expires_boundary >= hello.boundary) {
       out->orders.push_back(order);
     } else {

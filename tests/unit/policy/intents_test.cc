@@ -148,6 +148,18 @@ TEST(Outcome, IsHarmfulWhereTheWorstHeadEndsFarAboveItsOpening) {
   EXPECT_EQ(loop.Intent(1).outcome, Outcome::kHarmful);
 }
 
+TEST(Outcome, IsMeasuredFromTheFirstOrderNotFromTheProposal) {
+  Loop loop(Options(Mode::kAdvise));
+  loop.SayHello();
+  loop.Step(kHot);
+  loop.Steps(30, {10, 400, 12, 13});  // It grew while somebody thought about it.
+  ASSERT_TRUE(loop.Approve("r/1").ok());
+  loop.Steps(4, {10, 400, 12, 13});
+  loop.delivers = false;
+  loop.Steps(60, {10, 1800, 12, 13});  // Not more than four times the 400 at which it was first clipped.
+  EXPECT_EQ(loop.Intent(1).outcome, Outcome::kIneffective);
+}
+
 TEST(Outcome, IsInconclusiveWhereTheRunEndsFirst) {
   Loop loop(Options(Mode::kAct));
   loop.SayHello();

@@ -149,6 +149,21 @@ TEST(Local, TakesARefusalForAnAnswer) {
   EXPECT_EQ(loop.all.orders.size(), 2u) << "another attempt may be another program";
 }
 
+TEST(Local, ThatFailsHalfWayEndsAllOrdering) {
+  Loop loop(Local(Mode::kAct));
+  loop.SayHello();
+  loop.Steps(2, kHot);
+  loop.Report(Told(&loop, kHot, 0, 1000));
+  model::Ack ack = AckOf(loop.all.orders[0], model::AckOutcome::kFailed, 3);
+  ack.reason = "the device is lost";
+  loop.Ack(ack);
+  ASSERT_EQ(loop.all.findings.size(), 1u);
+  EXPECT_EQ(loop.all.findings[0].severity, model::Severity::kCritical);
+  EXPECT_EQ(loop.Intent(1).state, InterventionState::kJudged);
+  loop.Steps(50, kHot);
+  EXPECT_EQ(loop.all.orders.size(), 1u);
+}
+
 TEST(Local, IsRepeatedUnderItsIdUntilItIsAnswered) {
   Loop loop(Local(Mode::kAct));
   loop.delivers = false;

@@ -177,7 +177,7 @@ TEST(Acks, CountOnceHoweverOftenTheyCome) {
   EXPECT_EQ(loop.policy.ledger().version(), 1u);
 }
 
-TEST(Acks, OfStrangersMoveOnlyTheMirror) {
+TEST(Acks, OfStrangersMoveNothing) {
   Loop loop(Options(Mode::kAct));
   loop.SayHello();
   model::Ack ack;
@@ -187,16 +187,18 @@ TEST(Acks, OfStrangersMoveOnlyTheMirror) {
   ack.applied = {{0}, {0}, {5}};
   loop.Ack(ack);
   EXPECT_TRUE(loop.all.changed.empty());
-  EXPECT_EQ(loop.policy.ledger().At(0, 0), 5);
+  EXPECT_EQ(loop.policy.ledger().version(), 0u);
 }
 
 TEST(Acks, ThatTellOfUnheardChangesStopOrdersUntilAHello) {
   Loop loop(Options(Mode::kAct));
+  loop.delivers = false;
   loop.SayHello();
-  loop.Step(kCalm);
+  loop.Step(kHot);
   model::Ack ack;
-  ack.order_id.bytes[3] = 9;
+  ack.order_id = loop.all.orders[0].id;
   ack.outcome = AckOutcome::kApplied;
+  ack.boundary = 2;
   ack.ledger_version_before = 4;
   ack.ledger_version_after = 5;
   ack.applied = {{0}, {0}, {5}};
@@ -204,13 +206,29 @@ TEST(Acks, ThatTellOfUnheardChangesStopOrdersUntilAHello) {
   model::Report report = loop.client.Forward(kHot);
   report.ledger_version = 5;
   loop.Report(report);
-  EXPECT_TRUE(loop.all.orders.empty());
+  EXPECT_EQ(loop.all.orders.size(), 1u);
   EXPECT_EQ(loop.LastDecision(),
             "the copy of the clip ledger stood at version 0 when the job told of the change from 4 "
             "to 5: something that it applied was not heard");
   loop.SayHello();
   loop.Step(kHot);
-  EXPECT_EQ(loop.all.orders.size(), 1u);
+  EXPECT_EQ(loop.all.orders.size(), 2u);
+}
+
+TEST(Acks, OfAnotherHistoryDoNotTouchTheNewLedger) {
+  Loop loop(Options(Mode::kAct));
+  loop.SayHello();
+  loop.Step(kHot);
+  loop.Report(loop.client.Forward(kHot));
+  const std::vector<model::Ack> late = loop.client.Boundary();
+  ASSERT_EQ(late.size(), 1u);
+  loop.client.Reset();
+  loop.SayHello();
+  loop.Ack(late[0]);  // Sent again after the hello, as everything that was not acknowledged.
+  EXPECT_EQ(loop.policy.ledger().version(), 0u);
+  EXPECT_EQ(loop.Intent(1).orders_applied, 1u) << "it was applied, in its time";
+  loop.Step(kHot);
+  EXPECT_EQ(loop.all.orders.size(), 2u) << "and nothing is in doubt";
 }
 
 TEST(Reconnect, SendsAgainWhatTheClientDoesNotKnow) {
