@@ -92,6 +92,7 @@ int Serve(const Flags& flags, const config::Config& config, const sigset_t& sign
       (*service)->Drain();
       return kExitDone;
     }
+    if (signal == SIGHUP) watch.SetKnown();
     if (signal == SIGHUP || watch.Changed()) (*service)->Reload(LoadConfig(flags));
   }
 }

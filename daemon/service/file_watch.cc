@@ -14,6 +14,8 @@ FileWatch::Mark FileWatch::Look() const {
   return {info.st_dev, info.st_ino, info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
 }
 
+void FileWatch::SetKnown() { known_ = seen_ = Look(); }
+
 bool FileWatch::Changed() {
   const Mark now = Look();
   const bool stands_still = now == std::exchange(seen_, now);

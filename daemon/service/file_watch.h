@@ -18,6 +18,9 @@ class FileWatch {
   // written is left alone. A file that is missing is no change.
   bool Changed();
 
+  // Takes the file as it is now for known: it is read for another reason.
+  void SetKnown();
+
  private:
   using Mark = std::tuple<uint64_t, uint64_t, int64_t, int64_t, int64_t>;  // Device, inode, size, seconds, nanoseconds.
   Mark Look() const;

@@ -56,6 +56,7 @@ class Daemon:
         return command + self.args
 
     def start(self):
+        self.grpc = self.http = None  # Of an earlier life.
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(self.command(), stdout=subprocess.PIPE, stderr=log, text=True)
         self._reader = threading.Thread(target=self._read, args=(self.process,), daemon=True)
@@ -104,7 +105,6 @@ class Daemon:
         """SIGKILL: what a power cut looks like to the data directory."""
         self.process.kill()
         self.wait()
-        self.grpc = self.http = None
 
     def __enter__(self):
         return self.start()

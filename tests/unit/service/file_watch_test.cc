@@ -38,6 +38,17 @@ TEST(FileWatch, SeesAFileThatWasReplacedOrALinkThatWasTurned) {
   EXPECT_TRUE(watch.Changed());
 }
 
+TEST(FileWatch, IsSilentAboutWhatWasReadAnyway) {
+  const testing::TempDir dir;
+  const std::string path = dir.File("g.yaml");
+  Write(path, "a");
+  FileWatch watch(path);
+  Write(path, "ab");
+  watch.SetKnown();
+  EXPECT_FALSE(watch.Changed());
+  EXPECT_FALSE(watch.Changed());
+}
+
 TEST(FileWatch, TakesAMissingFileForNoChange) {
   const testing::TempDir dir;
   const std::string path = dir.File("g.yaml");

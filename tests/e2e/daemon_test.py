@@ -1,0 +1,307 @@
+"""gyrostatd from the outside: command line, life, probes, metrics, reload, strangers, a disk that takes no more."""
+import json
+import os
+import re
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gyrostatd import BIN, READY, Daemon, wait_until
+
+SOURCE = Path(os.environ["GYROSTAT_SOURCE_DIR"])
+GYROSTATD = BIN / "gyrostatd"
+
+
+def run(*words, **environment):
+    return subprocess.run([GYROSTATD, *map(str, words)], capture_output=True, text=True, timeout=60,
+                          env={"PATH": os.environ["PATH"], **environment})
+
+
+def load(daemon, *words, check=True):
+    """Synthetic runs to their end."""
+    return subprocess.run([BIN / "gyrostat-loadgen", "--address", daemon.grpc, *map(str, words)], check=check,
+                          capture_output=True, text=True, timeout=120)
+
+
+def samples(text):
+    """{series: value} of a metrics text."""
+    return {line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line[:1] != "#"}
+
+
+def metric(daemon, series):
+    return samples(daemon.get("/metrics")[1]).get(series)
+
+
+# Command line.
+
+def test_help_version_and_usage():
+    assert re.fullmatch(r"gyrostatd \d+\.\d+\.\d+\n", run("--version").stdout)
+    assert "Examples:" in run("--help").stdout
+    refused = run("--bogus")
+    assert refused.returncode == 2 and "--bogus" in refused.stderr
+
+
+def test_the_golden_list_of_metrics():
+    assert run("--list-metrics").stdout == (SOURCE / "tests/golden/metrics.txt").read_text()
+
+
+def test_the_default_configuration_is_the_shipped_one_and_valid():
+    assert run("--print-default-config").stdout == (SOURCE / "deploy/gyrostat.yaml").read_text()
+    checked = run("--check", "--config", SOURCE / "deploy/gyrostat.yaml")
+    assert checked.returncode == 0 and checked.stdout.endswith("gyrostat.yaml: valid\n")
+
+
+def test_check_says_all_that_is_wrong_with_a_file(tmp_path):
+    path = tmp_path / "g.yaml"
+    path.write_text("policy:\n  mode: atc\n  qk_clip: {tau: -1}\nlisten.http: 0.0.0.0:80\n")
+    checked = run("--check", "--config", path)
+    assert checked.returncode == 1 and checked.stdout == ""
+    lines = checked.stderr.splitlines()
+    assert lines[0] == f"{path}:2: policy.mode: saw 'atc', accepted is one of observe, advise, act"
+    assert lines[1] == f"{path}:3: policy.qk_clip.tau: saw '-1', accepted is a number from 1 to 1000000"
+    assert lines[2].startswith(f"{path}:4: listen.http: saw '0.0.0.0:80', accepted is a loopback address")
+    assert len(lines) == 3
+
+
+@pytest.mark.parametrize("flag", ["--grpc-listen", "--http-listen"])
+@pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0", "192.0.2.1:0", "example.org:0"])
+def test_an_address_that_is_not_loopback_is_refused(tmp_path, flag, address):
+    refused = run("--data-dir", tmp_path / "data", flag, address)
+    assert refused.returncode == 1 and refused.stdout == ""
+    assert refused.stderr.startswith(f"{flag}: saw '{address}', accepted is a loopback address")
+    assert "neither TLS nor authentication" in refused.stderr
+    assert not (tmp_path / "data").exists()
+
+
+# Life.
+
+def test_it_says_once_that_it_is_ready_and_where(tmp_path):
+    with Daemon(tmp_path) as daemon:
+        endpoints = json.loads((daemon.data_dir / "endpoints.json").read_text())
+        assert endpoints == {"grpc": daemon.grpc, "http": daemon.http}
+        assert daemon.get("/healthz")[:2] == (200, "ok\n")
+        assert daemon.get("/readyz")[:2] == (200, "ready\n")
+        assert "gyrostatctl" in daemon.get("/")[1]
+        assert daemon.stop() == 0
+        assert len(daemon.stdout_lines) == 1 and READY.match(daemon.stdout_lines[0])
+        assert not (daemon.data_dir / "endpoints.json").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_drains_in_time_with_a_job_connected(tmp_path, number):
+    with Daemon(tmp_path) as daemon:
+        job = subprocess.Popen([BIN / "gyrostat-loadgen", "--address", daemon.grpc, "--run", "r", "--steps", "100000",
+                                "--rate", "200", "--limit", "30"], stdout=subprocess.DEVNULL)
+        try:
+            wait_until(lambda: (metric(daemon, 'gyrostat_step{run="r"}') or 0) > 20, "steps")
+            daemon.signal(number)
+            assert daemon.wait(deadline_s=8) == 0  # 5 s and a busy machine.
+        finally:
+            job.kill()
+            job.wait()
+        daemon.start()
+        assert metric(daemon, 'gyrostat_step{run="r"}') >= 20
+        assert daemon.stop() == 0
+
+
+def test_a_second_daemon_on_the_directory_is_refused_and_the_first_goes_on(tmp_path):
+    with Daemon(tmp_path) as daemon:
+        second = run(*daemon.command()[1:])
+        assert second.returncode == 1 and second.stdout == ""
+        assert f"data directory {daemon.data_dir} is in use by another gyrostatd" in second.stderr
+        assert f"(pid {daemon.process.pid})" in second.stderr
+        assert json.loads((daemon.data_dir / "endpoints.json").read_text())["grpc"] == daemon.grpc
+        assert daemon.get("/readyz")[0] == 200
+
+
+@pytest.mark.parametrize("flag,room", [("--grpc-listen", "grpc"), ("--http-listen", "http")])
+def test_a_port_that_is_taken_is_named(tmp_path, flag, room):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = "127.0.0.1:%d" % taken.getsockname()[1]
+        ports = {"--grpc-listen": "127.0.0.1:0", "--http-listen": "127.0.0.1:0", flag: address}
+        refused = run("--data-dir", tmp_path, *[word for pair in ports.items() for word in pair])
+        assert refused.returncode == 1 and refused.stdout == ""
+        assert address in refused.stderr and "Address already in use" in refused.stderr
+        assert not (tmp_path / "endpoints.json").exists()
+
+
+def test_it_comes_back_after_a_kill(tmp_path):
+    with Daemon(tmp_path) as daemon:
+        load(daemon, "--run", "r", "--steps", 50)
+        daemon.kill()
+        assert (daemon.data_dir / "endpoints.json").exists()  # Stale, until the next start replaces it.
+        daemon.start()
+        assert json.loads((daemon.data_dir / "endpoints.json").read_text())["grpc"] == daemon.grpc
+        assert metric(daemon, 'gyrostat_step{run="r"}') == 49
+        assert metric(daemon, 'gyrostat_reports_total{run="r"}') == 50
+
+
+def test_a_unix_socket_serves_as_well(tmp_path):
+    directory = Path(tmp_path)
+    daemon = Daemon(directory, args=["--grpc-listen", f"unix:{directory}/s"])
+    command = daemon.command()
+    at = command.index("--grpc-listen")
+    del command[at:at + 2]  # The last word counts, but only once may a flag be given.
+    daemon.command = lambda: command
+    with daemon:
+        assert daemon.grpc == f"unix:{directory}/s"
+        load(daemon, "--run", "r", "--steps", 10)
+        assert metric(daemon, 'gyrostat_step{run="r"}') == 9
+
+
+# Metrics.
+
+def test_metrics_are_well_formed_and_all_in_the_list(tmp_path):
+    listed = {}
+    for line in (SOURCE / "tests/golden/metrics.txt").read_text().splitlines():
+        name, kind, labels, _ = line.split("\t")
+        listed[name] = (kind, labels.split(",") if labels else [])
+    with Daemon(tmp_path) as daemon:
+        load(daemon, "--runs", 2, "--steps", 200, "--scenario", "spike")
+        status, text, headers = daemon.get("/metrics")
+        assert status == 200 and headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+        if shutil.which("promtool"):
+            lint = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True)
+            assert (lint.returncode, lint.stdout + lint.stderr) == (0, "")
+        else:
+            print("promtool is not installed (package prometheus): the format was not linted")
+    shown = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.M))
+    assert shown == {name: kind for name, (kind, _) in listed.items() if name in shown}
+    for series in samples(text):
+        name, labels = re.match(r"([^{]+)(?:\{(.*)\})?$", series).groups()
+        name = re.sub(r"(_bucket|_sum|_count)$", "", name) if name not in listed else name
+        names = [label for label in re.findall(r'(\w+)="', labels or "") if label != "le"]
+        assert names == listed[name][1], series
+    own = {name for name in listed if re.match(r"gyrostat_(engine|rpc|store|telemetry|web|config)_", name)}
+    assert own <= set(shown)
+    assert samples(text)['gyrostat_findings_total{run="load-0",detector="loss_spike",severity="critical"}'] == 0
+    assert sum(value for series, value in samples(text).items()
+               if series.startswith('gyrostat_findings_total{run="load-1",detector="loss_spike"')) >= 1
+
+
+def test_a_client_that_does_not_compress_and_one_that_does_see_the_same(tmp_path):
+    with Daemon(tmp_path) as daemon:
+        packed = subprocess.run(["curl", "-sS", "--compressed", f"http://{daemon.http}/metrics"], capture_output=True,
+                                text=True, check=True).stdout
+        assert set(samples(packed)) == set(samples(daemon.get("/metrics")[1]))
+
+
+# Reload.
+
+def modes(daemon):
+    out = subprocess.run([BIN / "gyrostatctl", "runs", "--json", "--address", daemon.grpc], capture_output=True,
+                         text=True, check=True, timeout=60).stdout
+    return {run["run"]: run["mode"] for run in map(json.loads, out.splitlines())}
+
+
+@pytest.mark.parametrize("how", ["SIGHUP", "file"])
+def test_a_reload_takes_effect_and_a_mistake_changes_nothing(tmp_path, how):
+    def rewrite(text):
+        draft = tmp_path / "draft"
+        draft.write_text(text)
+        os.replace(draft, daemon.config_path)
+        if how == "SIGHUP":
+            daemon.signal(signal.SIGHUP)
+
+    with Daemon(tmp_path, config="policy: {mode: observe}\n") as daemon:
+        load(daemon, "--run", "first", "--steps", 2)
+        assert metric(daemon, "gyrostat_config_last_reload_successful") == 1
+
+        rewrite("policy: {mode: act}\nengine: {shards: 3}\n")
+        wait_until(lambda: metric(daemon, "gyrostat_config_reloads_total"), "reload")
+        load(daemon, "--run", "second", "--steps", 2)
+        assert modes(daemon) == {"first": "observe", "second": "act"}, "what is running keeps its mode"
+        assert re.search(r'warning "configuration key changes only at a restart" key="engine.shards"', daemon.log())
+
+        rewrite("policy: {mode: advise, tau: 3}\n")
+        wait_until(lambda: metric(daemon, "gyrostat_config_reload_failures_total"), "refused reload")
+        assert metric(daemon, "gyrostat_config_last_reload_successful") == 0
+        assert f"{daemon.config_path}:1: policy.tau: there is no such key" in daemon.log()
+        load(daemon, "--run", "third", "--steps", 2)
+        assert modes(daemon)["third"] == "act"
+
+        reloads = metric(daemon, "gyrostat_config_reloads_total")
+        rewrite("policy: {mode: advise}\n")
+        wait_until(lambda: metric(daemon, "gyrostat_config_reloads_total") > reloads, "repaired file")
+        assert metric(daemon, "gyrostat_config_last_reload_successful") == 1
+        assert daemon.stop() == 0
+
+
+# Strangers and disks.
+
+def test_garbage_on_both_ports_harms_nobody(tmp_path):
+    preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+    garbage = [os.urandom(4096), b"\0" * 65536, b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 20000, preface,
+               preface + os.urandom(60000), b"\x16\x03\x01\x02\x00\x01"]
+    with Daemon(tmp_path) as daemon:
+        for address in (daemon.grpc, daemon.http):
+            host, port = address.rsplit(":", 1)
+            for noise in garbage:
+                with socket.create_connection((host, int(port)), timeout=20) as stranger:
+                    try:
+                        stranger.sendall(noise)
+                        stranger.shutdown(socket.SHUT_WR)
+                        while stranger.recv(65536):
+                            pass
+                    except OSError as cut:  # An answer too, unless it is none.
+                        assert not isinstance(cut, TimeoutError), noise[:40]
+        load(daemon, "--run", "r", "--steps", 20)
+        assert metric(daemon, 'gyrostat_step{run="r"}') == 19
+        assert daemon.stop() == 0
+
+
+def test_a_disk_that_takes_no_more_makes_it_not_ready_until_it_does(tmp_path):
+    with Daemon(tmp_path) as daemon:
+        load(daemon, "--run", "before", "--steps", 5)
+        # As a full disk: no file may grow beyond this any more.
+        limits = resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, (64 << 10, limits[1]))
+        stuck = subprocess.Popen([BIN / "gyrostat-loadgen", "--address", daemon.grpc, "--run", "during", "--layers",
+                                  "64", "--heads", "64", "--steps", "200", "--limit", "60"],
+                                 stdout=subprocess.DEVNULL)
+        try:
+            wait_until(lambda: daemon.get("/readyz")[0] == 503, "not ready")
+            assert daemon.get("/readyz")[1].startswith("journal: ")
+            assert daemon.get("/healthz")[0] == 200
+            assert metric(daemon, "gyrostat_store_writable") == 0
+            assert metric(daemon, "gyrostat_store_failures_total") > 0
+
+            resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, limits)
+            wait_until(lambda: daemon.get("/readyz")[0] == 200, "ready again, by itself")
+        finally:
+            stuck.kill()
+            stuck.wait()
+        load(daemon, "--run", "after", "--steps", 5)
+        assert metric(daemon, 'gyrostat_step{run="after"}') == 4
+        assert daemon.stop() == 0
+
+
+# deploy/gyrostatd.service.
+
+def test_the_unit_calls_the_program_as_it_is():
+    unit = (SOURCE / "deploy/gyrostatd.service").read_text()
+    lines = re.findall(r"^Exec\w+=/usr/bin/gyrostatd (.*)$", unit, re.M)
+    assert len(lines) == 3 and "ExecReload=/bin/kill -HUP $MAINPID" in unit
+    flags = set(re.findall(r"--[\w-]+", " ".join(lines)))
+    assert flags <= set(re.findall(r"--[\w-]+", run("--help").stdout))
+
+
+def test_systemd_likes_the_unit(tmp_path):
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("systemd-analyze is not installed (package systemd)")
+    unit = tmp_path / "gyrostatd.service"
+    unit.write_text((SOURCE / "deploy/gyrostatd.service").read_text().replace("/usr/bin/gyrostatd", str(GYROSTATD)))
+    verified = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True)
+    if "Failed to initialize manager" in verified.stderr:
+        pytest.skip("systemd-analyze cannot work here: " + verified.stderr.strip())
+    assert (verified.returncode, verified.stderr) == (0, "")
+    security = subprocess.run(["systemd-analyze", "security", "--offline=true", "--threshold=20", unit],
+                              capture_output=True, text=True)
+    assert security.returncode == 0, security.stdout  # Exposure of at most 2.0.
