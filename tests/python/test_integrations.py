@@ -1,5 +1,5 @@
-"""The callbacks, driven by doubles of the two trainers: neither framework is in Debian, so only the order and
-arguments of their hooks, as documented, are checked here."""
+"""The callbacks, driven by doubles of the two trainers: neither framework is in Debian, so only the order and arguments
+of their hooks, as documented, are checked here."""
 
 import types
 

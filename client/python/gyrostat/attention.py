@@ -197,13 +197,12 @@ def _join(maxima):
     return torch.stack([m.to(maxima[0].device) for m in maxima]).amax(dim=0)
 
 
-# How much a kind may be trusted, best first.
-_RANKING = ("exact", "lse_upper", "unknown", "norm_product", "sampled_lower")
+KINDS = ("exact", "lse_upper", "norm_product", "sampled_lower")  # The most trustworthy first.
 
 
 def weaker(a, b):
     """The less trustworthy of two kinds; None counts as the best."""
-    return b if a is None else max(a, b, key=_RANKING.index)
+    return b if a is None else max(a, b, key=KINDS.index)
 
 
 def may_clip(kind):

@@ -78,7 +78,9 @@ def _open(fuse, model, optimizers, options, start_step, by_hand):
     def open_client():
         # The daemon must know whether masters are float32, and optimizers make them in their first step.
         spec = describe(model, found, optimizers)
-        names = {"framework": f"torch {torch.__version__}", "logit_with_bias": 1, "logit_pre_cap": 1}
+        # Where reports turn out to be of another kind, they say so themselves.
+        names = {"framework": f"torch {torch.__version__}", "logit_kind": _abi.KINDS["exact"], "logit_with_bias": 1,
+                 "logit_pre_cap": 1}
         return _abi.Client(library, {**options, **names}, spec)
 
     taps = []

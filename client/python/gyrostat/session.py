@@ -115,8 +115,8 @@ class Session:
             probe.pair(q, k, scale, causal, mask, bias)
 
     def attention_max(self, layer, maxima, kind):
-        if kind not in _abi.KINDS:
-            self._fuse.say(f"attention_max: kind is {kind!r}, wanted one of {sorted(_abi.KINDS)}")
+        if kind not in attention.KINDS:
+            self._fuse.say(f"attention_max: kind is {kind!r}, wanted one of {', '.join(attention.KINDS)}")
             return
         probe = self._probe(layer)
         if probe is not None and torch.is_grad_enabled():
