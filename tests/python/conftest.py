@@ -1,5 +1,5 @@
-"""Shared fixtures. PYTHONPATH names the build's package (build/<preset>/python); tests of the real library and
-daemon need GYROSTAT_BUILD_DIR (default build/dev) and skip with the reason where it lacks them.
+"""Shared fixtures. PYTHONPATH names the build's package (build/<preset>/python); tests of the real library and daemon
+use the build of GYROSTAT_BIN (default build/dev/bin) and skip with the reason where it lacks them.
 """
 
 import pathlib

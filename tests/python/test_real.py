@@ -17,8 +17,7 @@ from byte_gpt import Config, Trainer, train
 from gyrostat import _abi
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-BUILD = pathlib.Path(os.environ.get("GYROSTAT_BUILD_DIR", REPOSITORY / "build" / "dev"))
-os.environ.setdefault("GYROSTAT_BIN", str(BUILD / "bin"))
+BUILD = pathlib.Path(os.environ.setdefault("GYROSTAT_BIN", str(REPOSITORY / "build" / "dev" / "bin"))).parent
 sys.path.insert(0, str(REPOSITORY / "tests" / "support"))
 
 import gyrostatd  # noqa: E402  (after the path)
