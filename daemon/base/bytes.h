@@ -50,6 +50,7 @@ class ByteReader {
 
   template <Plain T>
   T Get() {
+    if constexpr (std::is_same_v<T, bool>) return Get<uint8_t>() != 0;  // Other bytes than 0 and 1 are no bool.
     T value{};
     if (left_.size() < sizeof(T)) {
       Fail();

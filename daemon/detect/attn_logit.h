@@ -54,6 +54,7 @@ class AttnLogit : public Detector {
     uint32_t persistent = 0;  // Heads over tau in most recent reports.
   };
   struct Excursion {
+    Excursion() {}  // Spelled out: clang 14 does not see a defaulted one inside the class.
     model::Finding finding;
     uint32_t reports_over = 0;      // With a head over tau.
     uint32_t reports_critical = 0;  // With a head at critical_level or more.

@@ -51,6 +51,7 @@ class Spike : public Detector {
 
  private:
   struct Episode {
+    Episode() {}              // Spelled out: clang 14 does not see a defaulted one inside the class.
     model::Finding finding;   // As last said.
     double level = 0;         // Expected value when it began, in the domain of judging.
     double exit = 0;          // Back at or below this, in the domain of judging.
