@@ -33,11 +33,10 @@ class ErrorCell {
     std::memcpy(padded, text.data(), text.size() < sizeof(padded) ? text.size() : sizeof(padded) - 1);
     const uint64_t sequence = sequence_.load(std::memory_order_relaxed);
     sequence_.store(sequence + 1, std::memory_order_relaxed);
-    std::atomic_thread_fence(std::memory_order_release);
     for (size_t i = 0; i < kWords; ++i) {
       uint64_t word;
       std::memcpy(&word, padded + 8 * i, 8);
-      words_[i].store(word, std::memory_order_relaxed);
+      words_[i].store(word, std::memory_order_release);  // Who sees it sees the odd sequence too.
     }
     sequence_.store(sequence + 2, std::memory_order_release);
     set_at_.store(clock_.fetch_add(1, std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -48,10 +47,9 @@ class ErrorCell {
     for (int attempt = 0; attempt < 16; ++attempt) {
       const uint64_t before = sequence_.load(std::memory_order_acquire);
       for (size_t i = 0; i < kWords; ++i) {
-        const uint64_t word = words_[i].load(std::memory_order_relaxed);
+        const uint64_t word = words_[i].load(std::memory_order_acquire);
         std::memcpy(out + 8 * i, &word, 8);
       }
-      std::atomic_thread_fence(std::memory_order_acquire);
       if (before % 2 == 0 && sequence_.load(std::memory_order_relaxed) == before) return true;
     }
     return false;
