@@ -55,7 +55,7 @@ absl::Status Engine::Restore(History* history) {
                      {{"run", stored.run}, {"run_number", stored.number}, {"events", stored.events.size()}});
       return absl::OkStatus();
     }
-    common.mono_base_ms = std::max(common.mono_base_ms, run->last_mono_ms() + 1);
+    common.mono_base_ms = std::max(common.mono_base_ms, run->last_mono_ms());
     common.board.Publish(std::make_shared<const RunState>(run->View()));
     Shard& shard = impl_->ShardOf(run->name());
     shard.Adopt(std::move(run), stored.events.size());

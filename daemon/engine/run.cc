@@ -45,7 +45,8 @@ struct Run::State {
   model::Report last;
   int64_t last_report_unix_ms = 0;
   int64_t last_mono_ms = 0;
-  bool contested = false;  // As last told in a decision.
+  bool contested = false;   // As last told in a decision.
+  bool after_break = true;  // No report since the detectors last started again: its step may be any.
   std::vector<model::Finding> found;  // Scratch.
 
   void On(const HelloEvent& event, const Stamp& now, RunOutput* out);
@@ -78,12 +79,14 @@ struct Run::State {
   void Break(detect::Break kind, RunOutput* out);
   void SetSpec(const model::ModelSpec& new_spec, detect::Break kind, RunOutput* out);
   void TellContest(const Stamp& now, RunOutput* out);
+  void AskPolicy(const model::Report& report, RunOutput* out);
   void SaveDetectors(base::ByteWriter* out) const;
   bool LoadDetectors(base::ByteReader* in);
 
   template <class Archive>
   void Fields(Archive& a) {
-    a(attempts, findings, tally, spec, attn_logit, ranks, silence, last, last_report_unix_ms, last_mono_ms, contested);
+    a(attempts, findings, tally, spec, attn_logit, ranks, silence, last, last_report_unix_ms, last_mono_ms, contested,
+      after_break);
   }
 };
 
@@ -100,6 +103,7 @@ void RunOutput::Clear() {
 // Relative baselines start again. A clip is no break (protocol.md §9): it leaves loss and gradients as they were.
 void Run::State::Break(detect::Break kind, RunOutput* out) {
   for (const auto& detector : detectors) detector->OnBreak(kind, last.step, &found);
+  after_break = true;
   TakeFound(out);
 }
 
@@ -179,8 +183,9 @@ void Run::State::On(const ReportEvent& event, const Stamp& now, RunOutput* out) 
     return;
   }
   // A step that goes back or repeats is another history of the weights, whether or not the client said so.
-  const bool first = attempts.reports() == 0;
-  if (!first && (report.epoch > attempts.epoch() || report.step <= last.step)) Break(detect::Break::kNewEpoch, out);
+  if (!after_break && (report.epoch > attempts.epoch() || report.step <= last.step))
+    Break(detect::Break::kNewEpoch, out);
+  after_break = false;
   attempts.set_epoch(report.epoch);
   attempts.TakeReport(report);
   // Reports may know better than the hello how maxima are made: a client learns it when attention first runs.
@@ -192,12 +197,18 @@ void Run::State::On(const ReportEvent& event, const Stamp& now, RunOutput* out) 
   TakeFound(out);
   tally.TakeReport(report, spec, policy.tau());
   TellContest(now, out);
-  // While contested nothing is fresh evidence: the policy's mirror goes on, and nothing is ordered.
-  const model::Boundary stale = report.boundary + kEvidenceBoundariesMax + 1;
-  policy.OnReport(report, contested ? std::max(stale, attempts.newest_boundary()) : attempts.newest_boundary(),
-                  &out->policy);
+  AskPolicy(report, out);
   out->acknowledge_sequence = attempts.last_sequence();
   out->changed = true;
+}
+
+// While contested nothing counts as fresh evidence: the policy's mirror goes on, and nothing is ordered. What the policy
+// says about stale evidence is then not true; the contest has been told instead.
+void Run::State::AskPolicy(const model::Report& report, RunOutput* out) {
+  if (!contested) return policy.OnReport(report, attempts.newest_boundary(), &out->policy);
+  const size_t told = out->policy.decisions.size();
+  policy.OnReport(report, report.boundary + kEvidenceBoundariesMax + 1, &out->policy);
+  out->policy.decisions.resize(told);
 }
 
 void Run::State::TellContest(const Stamp& now, RunOutput* out) {
@@ -251,7 +262,6 @@ void Run::State::On(const TickEvent&, const Stamp& now, RunOutput* out) {
 }
 
 void Run::State::On(const ModeEvent& event, const Stamp&, RunOutput* out) {
-  if (event.mode == policy.mode()) return;
   policy.SetMode(event.mode, event.author, &out->policy);
   out->changed = true;
 }

@@ -105,7 +105,7 @@ TEST(StoreKill, LosesNothingDurableAndKeepsNothingByHalf) {
   for (uint64_t run = 1; run <= kRuns; ++run) there[run] = 0;
   for (int round = 0; round < 20; ++round) {
     SCOPED_TRACE(round);
-    const int acks = 1 + static_cast<int>(random() % 150);
+    const int acks = 1 + static_cast<int>(random() % 80);
     const std::map<uint64_t, uint64_t> durable = RunAndKill(temp.path(), there, acks);
     auto store = Store::Open({.data_dir = temp.path()});
     ASSERT_TRUE(store.ok()) << store.status();
