@@ -54,8 +54,10 @@ class FakeJournal : public engine::Journal {
     });
     if (answer != Answer::kWait) Settle(answer == Answer::kYes);
   }
+  // What waits is answered so too, unless it shall go on waiting.
   void SetAnswer(Answer answer) {
     signal_.Change([&] { answer_ = answer; });
+    if (answer != Answer::kWait) Settle(answer == Answer::kYes);
   }
   // Answers everything that waits.
   void Settle(bool durable) {
