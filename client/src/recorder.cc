@@ -141,7 +141,8 @@ gyro_status Recorder::End(uint32_t epoch, uint64_t ledger_version) {
   frame_->dropped_hot = counters_->training.dropped_hot.value();
   const auto score = [this](model::Signal of, model::Signal to, stats::SpikeScore* spikes) {
     const double value = frame_->scalars[static_cast<size_t>(of)];
-    if (model::IsAbsent(value)) return;
+    // DeepSpeed reports -1 for a norm it did not measure.
+    if (model::IsAbsent(value) || (of == model::Signal::kGradNorm && value < 0)) return;
     spikes->Observe(value);
     frame_->scalars[static_cast<size_t>(to)] = spikes->percent();
   };
