@@ -15,9 +15,11 @@ constexpr uint8_t kStateVersion = 1;
 // A head whose count of offences is at least half of this was over tau in most of its recent reports.
 constexpr int kOffencesMax = 64;
 constexpr int kPersistent = kOffencesMax / 2;
-constexpr int kRunMax = 255;
+constexpr int kRunMax = UINT16_MAX;
 // A clip that was applied so few reports ago still explains why heads stand near tau.
 constexpr uint32_t kClipRemembered = 64;
+// But with heads over tau in so many reports since then, no further clip has come: nobody clips any more.
+constexpr uint32_t kClipAwaited = 16;
 // Growth is said after so many reports in a row that agree, and is over after so many that do not.
 constexpr uint32_t kGrowingReports = 8;
 constexpr uint32_t kNotGrowingReports = 32;
@@ -41,7 +43,7 @@ AttnLogit::AttnLogit(const AttnLogitOptions& options, const model::ModelSpec& sp
 
 void AttnLogit::Observe(const model::Report& report, std::vector<model::Finding>* out) {
   if (report.ledger_version > state_.ledger_version)
-    state_.since_clip = 0;
+    state_.since_clip = state_.over_since_clip = 0;
   else
     state_.since_clip = Saturating(state_.since_clip);
   state_.ledger_version = report.ledger_version;
@@ -75,13 +77,13 @@ void AttnLogit::CountHeads(std::span<const float> values, Look* look) {
   state_.counting = false;
   for (size_t i = 0; i < values.size(); ++i) {
     const float v = FiniteOrAbsent(values[i]);
-    uint8_t& run = state_.high_run[i];
+    uint16_t& run = state_.high_run[i];
     uint8_t& offences = state_.offences[i];
     if (v <= tau && offences == 0) continue;  // A head in a high run has offences.
     if (v > tau) {
       ++look->over;
       offences = static_cast<uint8_t>(std::min(offences + 2, kOffencesMax));
-      run = v > high ? static_cast<uint8_t>(std::min(run + 1, kRunMax)) : uint8_t{0};
+      run = v > high ? static_cast<uint16_t>(std::min(run + 1, kRunMax)) : uint16_t{0};
     } else if (v > model::kAbsent) {
       --offences;
       run = 0;
@@ -108,7 +110,9 @@ std::optional<stats::GrowthFit> AttnLogit::Fit(model::Step step, float max) {
   return stats::FitGrowth(state_.fit_steps, state_.fit_logs);
 }
 
-bool AttnLogit::ClipSeen() const { return state_.since_clip < kClipRemembered; }
+bool AttnLogit::ClipSeen() const {
+  return state_.since_clip < kClipRemembered && state_.over_since_clip < kClipAwaited;
+}
 
 Severity AttnLogit::SeverityOf(const model::Report& report, const Look& look,
                                const std::optional<stats::GrowthFit>& fit) const {
@@ -143,7 +147,11 @@ void AttnLogit::ObserveExcursion(const model::Report& report, const Look& look,
   excursion.peak = std::max(excursion.peak, look.max);
   excursion.quiet = look.over > 0 ? 0 : excursion.quiet + 1;
   excursion.quiet_high = look.high > 0 ? 0 : excursion.quiet_high + 1;
-  if (look.over > 0) ++excursion.reports_over, excursion.last_over = report.step;
+  if (look.over > 0) {
+    ++excursion.reports_over;
+    excursion.last_over = report.step;
+    state_.over_since_clip = Saturating(state_.over_since_clip);
+  }
   if (look.high > 0) excursion.last_high = report.step;
   if (look.max >= options_.critical_level) ++excursion.reports_critical;
   if (EndIfQuiet(out)) return;
@@ -167,7 +175,7 @@ bool AttnLogit::EndIfQuiet(std::vector<model::Finding>* out) {
   finding.healed = true;
   finding.value = excursion.peak;
   finding.message =
-      Sentence("No head has been over %.4g for %u reports; in %u reports one was over tau = %g, at most %.4g.",
+      Sentence("No head has been over %.4g for %u reports; in %u one was over tau = %g, at most %.4g.",
                critical ? options_.tau * options_.high_ratio : options_.tau, options_.quiet_reports,
                excursion.reports_over, options_.tau, excursion.peak);
   out->push_back(finding);
@@ -187,8 +195,8 @@ std::string AttnLogit::Describe(const Look& look, const std::optional<stats::Gro
   std::string text = Sentence("Attention logit %.4g", look.max);
   if (finding.layer) text += Sentence(" in layer %u, head %u", *finding.layer, *finding.head);
   text += Sentence(" is over tau = %g", options_.tau);
-  text += Sentence("; %u heads are over it, %u of them above %g tau, %u most of the time", look.over, look.high,
-                   options_.high_ratio, look.persistent);
+  text += "; " + Counted(look.over, "head") + Sentence(" over it, %u above %g tau", look.high, options_.high_ratio);
+  text += ", " + Counted(look.persistent, "head") + " over it most of the time";
   if (ClipSeen()) text += ", while clips are being applied";
   text += ".";
   if (fit && fit->Rising()) {

@@ -16,7 +16,7 @@ namespace gyrostat::detect {
 struct AttnLogitOptions {
   double tau = 100;                   // [1, 1e6]. Kimi K2's cap.
   double high_ratio = 1.5;            // Above this many tau a head is not held. (1, 100].
-  uint32_t high_reports = 3;          // More than this many in a row above it: not an overshoot. [1, 200].
+  uint32_t high_reports = 3;          // More than this many in a row above it: not an overshoot. [1, 1000].
   uint32_t lasting_reports = 3;       // Reports over tau that make a warning where no clip is seen. [1, 1000].
   double critical_level = 1000;       // arXiv 2309.14322 §3: the loss suffers from here on. Kimi K2: usually unstable.
   double lost_level = 10000;          // arXiv 2309.14322 §3: every run above it diverged.
@@ -67,11 +67,12 @@ class AttnLogit : public Detector {
     }
   };
   struct State {
-    std::vector<uint8_t> high_run;  // Per head: reports in a row above high_ratio tau, saturating.
+    std::vector<uint16_t> high_run;  // Per head: reports in a row above high_ratio tau, saturating.
     std::vector<uint8_t> offences;  // Per head: up by 2 when over tau, down by 1 when not; 0..kOffencesMax.
     bool counting = false;          // Any of the two is not 0.
     uint64_t ledger_version = 0;
     uint32_t since_clip = UINT32_MAX;  // Reports since the ledger last moved.
+    uint32_t over_since_clip = 0;      // Reports with a head over tau since then.
     std::vector<double> fit_steps, fit_logs;  // The newest maxima, oldest first.
     uint32_t growing = 0, not_growing = 0;    // Reports in a row that forecast tau soon, or not.
     std::optional<Excursion> excursion;
@@ -79,8 +80,8 @@ class AttnLogit : public Detector {
     uint64_t next_key = 1;
     template <class Archive>
     void Fields(Archive& a) {
-      a(high_run, offences, counting, ledger_version, since_clip, fit_steps, fit_logs, growing, not_growing, excursion,
-        growth, next_key);
+      a(high_run, offences, counting, ledger_version, since_clip, over_since_clip, fit_steps, fit_logs, growing,
+        not_growing, excursion, growth, next_key);
       if constexpr (Archive::kLoading)
         if (high_run.size() != offences.size() || fit_steps.size() != fit_logs.size()) a.Fail();
     }

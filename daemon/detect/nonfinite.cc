@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <utility>
 
 #include "detect/scan.h"
 #include "detect/text.h"
@@ -44,6 +45,11 @@ bool ArrayIsBad(Signal s, std::span<const float> values) {
   return count.nan + count.plus_inf + (is_logit ? 0 : count.minus_inf) > 0;
 }
 
+std::string WithOthers(uint64_t signals) {
+  const auto others = static_cast<uint32_t>(std::popcount(signals) - 1);
+  return others == 0 ? "" : ", and " + Counted(others, "more signal") + " with it";
+}
+
 // A dynamic loss scale that still has room to fall.
 bool HasLossScale(const model::Report& report) {
   const double scale = report.Scalar(Signal::kLossScale);
@@ -68,30 +74,17 @@ NonfiniteDetector::Seen NonfiniteDetector::Look(const model::Report& report) con
 
 void NonfiniteDetector::Observe(const model::Report& report, std::vector<model::Finding>* out) {
   const Seen seen = Look(report);
-  uint64_t owned = 0;
-  for (size_t i = 0; i < state_.open.size();) {
-    owned |= state_.open[i].signals;
-    if (Continue(report, seen, &state_.open[i], out))
-      ++i;
-    else
-      state_.open.erase(state_.open.begin() + static_cast<std::ptrdiff_t>(i));
-  }
-  if (const uint64_t fresh = seen.bad & ~owned; fresh != 0 && !Join(report, fresh, out)) Begin(report, fresh, out);
-  Remember(report);
-}
-
-// What follows within a few reports is the same event on its way through the network.
-bool NonfiniteDetector::Join(const model::Report& report, uint64_t signals, std::vector<model::Finding>* out) {
+  uint64_t fresh = seen.bad;
+  for (const Episode& episode : state_.open) fresh &= ~episode.signals;
+  // What follows within a few reports is the same event on its way through the network.
   for (Episode& episode : state_.open) {
     if (episode.age >= kJoinReports) continue;
-    episode.signals |= signals;
-    if (episode.last_bad != report.step) ++episode.run, ++episode.reports;
-    episode.last_bad = report.step;
-    episode.quiet = 0;
-    Escalate(report, &episode, out);
-    return true;
+    episode.signals |= std::exchange(fresh, 0);
+    break;
   }
-  return false;
+  std::erase_if(state_.open, [&](Episode& episode) { return !Continue(report, seen, &episode, out); });
+  if (fresh != 0) Begin(report, fresh, out);
+  Remember(report);
 }
 
 void NonfiniteDetector::Escalate(const model::Report& report, Episode* episode, std::vector<model::Finding>* out) {
@@ -100,10 +93,8 @@ void NonfiniteDetector::Escalate(const model::Report& report, Episode* episode, 
   if (severity <= finding.severity) return;
   finding.severity = severity;
   const std::string signal(model::SignalName(finding.signal));
-  const int others = std::popcount(episode->signals) - 1;
   finding.message = Sentence("%s is not finite since step %lld", signal.c_str(), Printable(finding.step_begin));
-  if (others > 0) finding.message += Sentence(", and %d more signals with it", others);
-  finding.message += Sentence("; %u reports in a row by now.", episode->run);
+  finding.message += WithOthers(episode->signals) + "; " + Counted(episode->run, "report") + " in a row by now.";
   out->push_back(finding);
 }
 
@@ -135,26 +126,28 @@ void NonfiniteDetector::Begin(const model::Report& report, uint64_t signals, std
     const auto at = static_cast<size_t>(
         std::find_if(values.begin(), values.end(), [first](float v) { return IsBadAt(first, v); }) - values.begin());
     finding.value = values[at];
-    where = Place(values.size(), at, &finding);
+    where = Place(first, values.size(), at, &finding);
   }
   const std::string signal(model::SignalName(first));
   finding.message = Sentence("%s is %g%s at step %lld", signal.c_str(), finding.value, where.c_str(),
                              Printable(report.step));
-  if (const int others = std::popcount(signals) - 1; others > 0)
-    finding.message += Sentence(", and %d more signals with it", others);
+  finding.message += WithOthers(signals);
   finding.message += "." + Evidence();
   out->push_back(finding);
 }
 
-std::string NonfiniteDetector::Place(size_t size, size_t at, model::Finding* finding) const {
-  const bool per_head = size > layers_ + size_t{1} && heads_ > 0 && size % heads_ == 0;
+std::string NonfiniteDetector::Place(Signal signal, size_t size, size_t at, model::Finding* finding) const {
+  const model::Shape shape = model::FindSignal(signal)->shape;
+  const bool per_head =
+      shape == model::Shape::kLayerHead || (shape == model::Shape::kLayerOrLayerHead && size != layers_);
+  if (per_head && heads_ == 0) return Sentence(" at place %zu of %zu", at, size);
   if (per_head) {
     finding->layer = static_cast<uint32_t>(at / heads_);
     finding->head = static_cast<uint32_t>(at % heads_);
     return Sentence(" in layer %u, head %u", *finding->layer, *finding->head);
   }
   // A boundary b > 0 is the output of block b - 1; boundary 0 is what enters the first block.
-  const bool boundaries = layers_ > 0 && size == layers_ + size_t{1};
+  const bool boundaries = shape == model::Shape::kBoundary && layers_ > 0 && size == layers_ + size_t{1};
   if (boundaries && at == 0) return " at the input of the first layer";
   finding->layer = static_cast<uint32_t>(boundaries ? at - 1 : at);
   return Sentence(" in layer %u", *finding->layer);
@@ -170,8 +163,8 @@ bool NonfiniteDetector::Continue(const model::Report& report, const Seen& seen, 
     if (++episode->quiet < options_.heal_reports) return true;
     episode->finding.step_end = episode->last_bad;
     episode->finding.healed = true;
-    episode->finding.message = Sentence("%s is finite again; it was not in %u reports from step %lld to %lld.",
-                                        signal.c_str(), episode->reports,
+    episode->finding.message = Sentence("%s is finite again; it was not in %s from step %lld to %lld.",
+                                        signal.c_str(), Counted(episode->reports, "report").c_str(),
                                         Printable(episode->finding.step_begin),
                                         Printable(episode->last_bad));
     out->push_back(episode->finding);

@@ -64,13 +64,12 @@ class NonfiniteDetector : public Detector {
   };
   Seen Look(const model::Report& report) const;
   void Begin(const model::Report& report, uint64_t signals, std::vector<model::Finding>* out);
-  bool Join(const model::Report& report, uint64_t signals, std::vector<model::Finding>* out);
   void Escalate(const model::Report& report, Episode* episode, std::vector<model::Finding>* out);
   // False once it is over.
   bool Continue(const model::Report& report, const Seen& seen, Episode* episode, std::vector<model::Finding>* out);
   model::Severity SeverityOf(const Episode& episode, const model::Report& report) const;
   // Sets layer and head of the finding from a place in an array, and says it in words.
-  std::string Place(size_t size, size_t at, model::Finding* finding) const;
+  std::string Place(model::Signal signal, size_t size, size_t at, model::Finding* finding) const;
   void Remember(const model::Report& report);
   std::string Evidence() const;
 

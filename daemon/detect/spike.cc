@@ -50,6 +50,10 @@ double Spike::ToUnit(double judged) const { return options_.log_domain ? std::ex
 
 double Spike::Ratio(double value, double level) const { return level > 0 ? value / level : 0; }
 
+// The short median lags behind a trend, and the usual distance from it tells by how much. A rise is made up for. A
+// fall is not: it may end at any step, and what was only expected to fall on would look like a spike then.
+double Spike::Expected() const { return state_.level.median() + std::max(0.0, state_.scale.median()); }
+
 // Where `ratio` times the level lies in the domain of judging; infinite where a ratio means nothing.
 double Spike::AtRatio(double level, double ratio) const {
   if (options_.log_domain) return level + std::log(ratio);
@@ -59,7 +63,7 @@ double Spike::AtRatio(double level, double ratio) const {
 std::optional<Spike::Limits> Spike::LimitsNow() const {
   const uint32_t known = state_.scale.count();
   if (known >= stats::kBaselineCountMin) {
-    const double level = state_.level.median() + state_.scale.median();
+    const double level = Expected();
     const double floor = options_.sigma_min * (options_.log_domain ? 1 : std::fabs(level));
     const double sigma = std::max(state_.scale.sigma(), floor);
     const double enter = std::min(level + stats::SmallSampleLimit(options_.enter_sigmas, known) * sigma,
@@ -145,9 +149,9 @@ void Spike::Continue(model::Step step, double value, double judged, std::vector<
       episode.last_bad = step;
       episode.peak = std::max(episode.peak, value);
     } else if (++episode.quiet >= options_.heal_records) {
-      const std::string signal(model::SignalName(options_.signal));
-      End(true, Sentence("%s is back at %.4g after %u above the limit; its peak was %.4g where %.4g was usual.",
-                         signal.c_str(), value, episode.records, episode.peak, episode.finding.expected), out);
+      const std::string signal(model::SignalName(options_.signal)), records = Counted(episode.records, "record");
+      End(true, Sentence("%s is back at %.4g after %s above its limit; the peak was %.4g where %.4g was usual.",
+                         signal.c_str(), value, records.c_str(), episode.peak, episode.finding.expected), out);
       return;
     }
   }
@@ -200,7 +204,7 @@ void Spike::End(std::optional<bool> healed, const std::string& message, std::vec
 
 void Spike::Relearn() {
   if (state_.scale.count() >= stats::kBaselineCountMin) {
-    state_.old_level = state_.level.median() + state_.scale.median();
+    state_.old_level = Expected();
     state_.has_old_level = true;
   }
   state_.level.Clear();

@@ -80,6 +80,7 @@ class Spike : public Detector {
     double level, enter, exit, sigmas_per_unit;
   };
   std::optional<Limits> LimitsNow() const;
+  double Expected() const;
   double AtRatio(double level, double ratio) const;
   double ToUnit(double judged) const;
   double Ratio(double value, double level) const;  // Value over level in the signal's unit; 0 where meaningless.

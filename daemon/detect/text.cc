@@ -15,6 +15,10 @@ std::string Sentence(const char* format, ...) {
   return text.data();
 }
 
+std::string Counted(uint32_t count, const char* noun) {
+  return Sentence("%u %s%s", count, noun, count == 1 ? "" : "s");
+}
+
 std::string EndedBy(Break kind, model::Step step) {
   const char* what = kind == Break::kNewAttempt  ? "A restart"
                      : kind == Break::kNewEpoch ? "A change of the weights' history"

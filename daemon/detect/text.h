@@ -17,6 +17,9 @@ inline long long Printable(int64_t step) { return static_cast<long long>(step); 
 // One more, or the largest there is.
 inline uint32_t Saturating(uint32_t v) { return v == UINT32_MAX ? v : v + 1; }
 
+// "1 head", "2 heads".
+std::string Counted(uint32_t count, const char* noun);
+
 // "A restart at step 7 ended it."
 std::string EndedBy(Break kind, model::Step step);
 

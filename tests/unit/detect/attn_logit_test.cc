@@ -48,7 +48,7 @@ TEST(AttnLogit, NamesTheHeadOverTauFromTheFirstReport) {
   EXPECT_EQ(finding.expected, 100);
   EXPECT_EQ(finding.recommend, model::InterventionKind::kQkClip);
   EXPECT_THAT(finding.message,
-              HasSubstr("Attention logit 101 in layer 1, head 2 is over tau = 100; 1 heads are over it"));
+              HasSubstr("Attention logit 101 in layer 1, head 2 is over tau = 100; 1 head over it"));
 }
 
 TEST(AttnLogit, AtTauIsNotOver) {
@@ -234,7 +234,7 @@ TEST(AttnLogit, CountsPersistentOffenders) {
   }
   feed.said.clear();
   for (int i = 0; i < 4; ++i) feed.Array(Signal::kAttnLogitMax, {160, 10, 10, 10, 10, 10});
-  EXPECT_THAT(feed.said.at(0).message, HasSubstr("1 of them above 1.5 tau, 1 most of the time"));
+  EXPECT_THAT(feed.said.at(0).message, HasSubstr("1 above 1.5 tau, 1 head over it most of the time"));
 }
 
 TEST(AttnLogit, WithoutAShapeItStillSaysHowHigh) {

@@ -99,6 +99,13 @@ TEST(LossSpike, SeesASpikeOnASteepDescentThatHidesItFromTheWindow) {
   EXPECT_THAT(Brief(feed.said), ElementsAre("info 120.. open"));
 }
 
+TEST(LossSpike, TheEndOfADescentIsNotASpike) {
+  Feed feed = LossFeed();
+  testing::Lcg random(4);
+  for (int i = 0; i < 300; ++i) feed.Scalar(Signal::kLoss, std::max(2.0, 4 - 0.01 * i) + 0.005 * random.Normal());
+  EXPECT_THAT(feed.said, IsEmpty());
+}
+
 TEST(LossSpike, ADropIsNotASpikeAndDoesNotBlind) {
   Feed feed = LossFeed();
   Calm(&feed, Signal::kLoss, 4);
