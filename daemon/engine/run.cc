@@ -202,8 +202,8 @@ void Run::State::On(const ReportEvent& event, const Stamp& now, RunOutput* out) 
   out->changed = true;
 }
 
-// While contested nothing counts as fresh evidence: the policy's mirror goes on, and nothing is ordered. What the policy
-// says about stale evidence is then not true; the contest has been told instead.
+// While contested nothing counts as fresh evidence: the policy's mirror goes on, and nothing is ordered. What the
+// policy says about stale evidence is then not true; the contest has been told instead.
 void Run::State::AskPolicy(const model::Report& report, RunOutput* out) {
   if (!contested) return policy.OnReport(report, attempts.newest_boundary(), &out->policy);
   const size_t told = out->policy.decisions.size();

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/mutex.h"
 #include "engine/engine.h"
 #include "engine/ports.h"
@@ -27,10 +28,10 @@ class Signal {
     changed_.NotifyAll();
   }
   bool WaitUntil(const std::function<bool()>& condition) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    const auto deadline = base::SystemClock().Now() + std::chrono::seconds(30);
     base::MutexLock lock(mutex_);
     while (!condition()) {
-      if (std::chrono::steady_clock::now() >= deadline) return false;
+      if (base::SystemClock().Now() >= deadline) return false;
       changed_.WaitUntil(mutex_, deadline);
     }
     return true;
