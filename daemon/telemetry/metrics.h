@@ -20,7 +20,7 @@
 namespace gyrostat::telemetry {
 
 struct MetricsOptions {
-  uint32_t series_per_run_max = 2000;  // 128 layers of 128 heads with every signal need some 1,300. [100, 100000].
+  uint32_t series_per_run_max = 2000;  // 128 layers of 128 heads with every signal need some 1,200. [100, 100000].
   uint32_t series_total_max = 50000;   // All runs of one scrape; live ones come first. [1000, 1000000].
   // A run that ended is shown this long after its last report, so that the last scrapes see its end. [0 s, 7 days].
   base::Milliseconds ended_ttl{15 * 60 * 1000};
