@@ -21,6 +21,8 @@ namespace {
 
 // The commented default file has some 10 KiB.
 constexpr size_t kFileBytesMax = 256 << 10;
+// More mistakes than this are counted, not told.
+constexpr size_t kToldMax = 50;
 // What is shown of a value that was refused.
 constexpr size_t kSeenBytesMax = 60;
 
@@ -65,13 +67,16 @@ class Loader {
     for (const Order& order : Orders())
       if (!order.holds(config_)) ComplainOf(order);
     if (complaints_.empty()) return config_;
+    const size_t untold = complaints_.size() - std::min(complaints_.size(), kToldMax);
     std::stable_sort(complaints_.begin(), complaints_.end(),
                      [](const Complaint& a, const Complaint& b) { return a.line < b.line; });
+    complaints_.resize(complaints_.size() - untold);
     std::string all;
     for (const Complaint& complaint : complaints_) {
       if (!all.empty()) all += "\n";
       all += file_ + ":" + (complaint.line > 0 ? std::to_string(complaint.line) + ":" : "") + " " + complaint.text;
     }
+    if (untold > 0) all += "\n" + file_ + ": and " + std::to_string(untold) + " more";
     return absl::InvalidArgumentError(all);
   }
 
@@ -93,7 +98,8 @@ class Loader {
     // Of an unknown section only its name is a mistake, not all that is in it.
     const std::string parent = Parent(entry.path);
     if (!parent.empty() && sections_.count(parent) == 0) return;
-    const std::string meant = Nearest(entry.path, names_);
+    // The search is worth its time only for what is told.
+    const std::string meant = complaints_.size() < kToldMax ? Nearest(entry.path, names_) : "";
     const std::string where = parent.empty() ? "a file" : parent;
     Complain(entry.line, entry.path,
              "there is no such key; " +
