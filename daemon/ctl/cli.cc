@@ -6,6 +6,8 @@
 #include <cmath>
 #include <utility>
 
+#include "ctl/address.h"
+
 namespace gyrostat::ctl {
 namespace {
 
@@ -182,6 +184,10 @@ void Finish(const Environment& environment, Draft* draft) {
   Request& request = draft->request;
   if (request.address.empty()) request.address = environment.address;
   if (request.address.empty()) request.address = kDefaultAddress;
+  const bool offline = request.command == Command::kQkClip || request.command == Command::kCheckConfig ||
+                       request.command == Command::kCompletion;
+  const std::string wrong = offline ? "" : CheckAddress(request.address);
+  if (!wrong.empty()) Refuse(wrong);
   if (request.author.empty()) request.author = environment.user;
   request.interval_ms = static_cast<uint32_t>(std::lround(draft->interval_s * 1000));
   if (request.command == Command::kMode) FinishMode(draft);

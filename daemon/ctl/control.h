@@ -37,7 +37,8 @@ class Control {
   // Asks the standard gRPC health service; OK: SERVING.
   virtual absl::Status CheckHealth() = 0;
 
-  // Blocks until there is a connection, at most for `limit`.
+  // Blocks until there is a new connection, at most twice for `limit`. One that stands is first given `limit` to break:
+  // a daemon that ends streams while it drains is not asked again and again.
   virtual bool WaitForConnection(std::chrono::milliseconds limit) = 0;
 };
 

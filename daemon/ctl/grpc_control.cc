@@ -125,7 +125,9 @@ class GrpcControl : public Control {
   }
 
   bool WaitForConnection(std::chrono::milliseconds limit) override {
-    return channel_->WaitForConnected(gpr_time_from_millis(limit.count(), GPR_TIMESPAN));
+    const gpr_timespec span = gpr_time_from_millis(limit.count(), GPR_TIMESPAN);
+    if (channel_->GetState(true) == GRPC_CHANNEL_READY) channel_->WaitForStateChange(GRPC_CHANNEL_READY, span);
+    return channel_->WaitForConnected(span);
   }
 
  private:

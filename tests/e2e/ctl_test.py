@@ -4,6 +4,7 @@ import os
 import pty
 import re
 import select
+import signal
 import socket
 import subprocess
 import time
@@ -232,6 +233,16 @@ def test_nobody_there_is_exit_code_3(tmp_path):
             assert f"no gyrostatd answers at {address}" in done.stderr and "--address" in done.stderr
 
 
+def test_a_daemon_that_hangs_is_given_up_in_the_end(daemon):
+    daemon.signal(signal.SIGSTOP)
+    try:
+        done = run("runs", address=daemon.grpc)
+    finally:
+        daemon.signal(signal.SIGCONT)
+    assert done.returncode == 3 and "no gyrostatd answers" in done.stderr
+    assert run("runs", address=daemon.grpc).returncode == 0
+
+
 def test_a_listener_that_is_no_daemon_is_exit_code_3(daemon):
     done = run("runs", address=daemon.http)
     assert done.returncode == 3 and daemon.http in done.stderr
@@ -260,7 +271,8 @@ def test_doctor_finds_the_daemon_well_and_says_what_is_wrong(daemon):
 
 
 def test_usage_is_exit_code_2():
-    for words in ([], ["nonsense"], ["show"], ["mode", "x"], ["mode", "x", "y"], ["reject", "x/1"], ["runs", "--no"]):
+    for words in ([], ["nonsense"], ["show"], ["mode", "x"], ["mode", "x", "y"], ["reject", "x/1"], ["runs", "--no"],
+                  ["runs", "--address", "localhost"]):
         done = run(*words)
         assert done.returncode == 2 and done.stdout == "" and done.stderr.startswith("gyrostatctl: "), words
 

@@ -44,6 +44,17 @@ TEST(ReadToken, NeverSendsATokenOverTheNetworkInClear) {
   EXPECT_NE(token.status().message().find("a token is only sent to this machine"), std::string::npos);
 }
 
+TEST(CheckAddress, WantsAPortOrASocket) {
+  for (const std::string good :
+       {"127.0.0.1:7431", "localhost:1", "gpu7.example:65535", "[::1]:7431", "unix:/run/g.sock"})
+    EXPECT_EQ(CheckAddress(good), "") << good;
+  for (const std::string bad : {"", "127.0.0.1", ":7431", "host:", "host:0", "host:65536", "host:7x", "::1", "::1:7431",
+                                "unix:", "http://127.0.0.1"})
+    EXPECT_EQ(CheckAddress(bad), "address \"" + bad +
+                                     "\"; wanted HOST:PORT, [IPV6]:PORT or unix:PATH, as 127.0.0.1:7431")
+        << bad;
+}
+
 TEST(IsOnThisMachine, KnowsLoopbackInAllItsSpellings) {
   for (const std::string here : {"127.0.0.1:7431", "localhost:1", "[::1]:7431", "unix:/run/gyrostat.sock"})
     EXPECT_TRUE(IsOnThisMachine(here)) << here;
