@@ -7,7 +7,7 @@
 namespace gyrostat::policy {
 namespace {
 
-std::string ObstacleOf(const Job& job, const QkClipOptions& options, model::LogitKind report_kind, ClipTerms* terms) {
+std::string ObstacleOf(const Job& job, const QkClipOptions& options, ClipTerms* terms) {
   const char* kind = model::Token(model::InterventionKind::kQkClip);
   if (std::find(job.allow.begin(), job.allow.end(), kind) == job.allow.end())
     return std::string(kind) + " is not on the job's allow-list";
@@ -19,9 +19,7 @@ std::string ObstacleOf(const Job& job, const QkClipOptions& options, model::Logi
   std::string why;
   terms->shape = remedy::ShapeFor(job.model, options.variant, &why);
   if (!terms->shape) return why;
-  model::AttnLogitInfo made = job.attn_logit;
-  if (report_kind != model::LogitKind::kUnknown) made.kind = report_kind;
-  return remedy::CheckMaxima(made, job.model.logit_softcap.has_value());
+  return remedy::CheckMaxima(job.attn_logit, job.model.logit_softcap.has_value());
 }
 
 }  // namespace
@@ -37,9 +35,9 @@ Job JobOf(const model::Hello& hello) {
           .live = true};
 }
 
-ClipTerms TermsFor(const Job& job, const QkClipOptions& options, model::LogitKind report_kind) {
+ClipTerms TermsFor(const Job& job, const QkClipOptions& options) {
   ClipTerms terms;
-  terms.obstacle = ObstacleOf(job, options, report_kind, &terms);
+  terms.obstacle = ObstacleOf(job, options, &terms);
   if (!terms.obstacle.empty()) terms.shape.reset();
   const model::ClipVariant variant = terms.shape ? terms.shape->variant : options.variant;
   terms.threshold = remedy::ClipThreshold(options.tau, variant, job.HasMaster());

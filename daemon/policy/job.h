@@ -31,13 +31,12 @@ struct Job {
 Job JobOf(const model::Hello& hello);
 
 // How this job is clipped, or the standing reason why not (protocol.md §9): not on the allow-list, more than one rank,
-// tau below the job's own bound, a model or maxima that cannot be clipped from. The report's own kind of maxima counts
-// where it has one.
+// tau below the job's own bound, a model or maxima that cannot be clipped from.
 struct ClipTerms {
   std::optional<remedy::ClipShape> shape;  // Only where `obstacle` is empty.
   double threshold = 0;                    // A head above it is clipped.
   std::string obstacle;
 };
-ClipTerms TermsFor(const Job& job, const QkClipOptions& options, model::LogitKind report_kind);
+ClipTerms TermsFor(const Job& job, const QkClipOptions& options);
 
 }  // namespace gyrostat::policy

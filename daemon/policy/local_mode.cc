@@ -22,9 +22,7 @@ double Wanted(const Terms& terms, const ClipState& s, std::string* why_not) {
   };
   if (!terms.local()) return off("clipping is remote");
   if (terms.mode == model::Mode::kObserve) return off("mode is observe");
-  if (const ClipTerms clip = TermsFor(*s.job, terms.options.qk_clip, model::LogitKind::kUnknown);
-      !clip.obstacle.empty())
-    return off(clip.obstacle);
+  if (const ClipTerms clip = TermsFor(*s.job, terms.options.qk_clip); !clip.obstacle.empty()) return off(clip.obstacle);
   for (const std::string* block : {&s.disabled, &s.failed, &s.local.refused})
     if (!block->empty()) return off(*block);
   const Intent* intent = s.intents.open();

@@ -141,7 +141,7 @@ void AnswerReport(const Terms& terms, const model::Report& report, model::Bounda
                   PolicyOutput* out) {
   const std::span<const float> maxima = report.Array(Signal::kAttnLogitMax);
   if (maxima.empty()) return;
-  const ClipTerms clip = TermsFor(*s->job, terms.options.qk_clip, report.attn_logit_kind);
+  const ClipTerms clip = TermsFor(*s->job, terms.options.qk_clip);
   if (clip.shape && maxima.size() != size_t{clip.shape->layers} * clip.shape->heads) return;
   const Look look = LookAt(maxima, std::max(s->job->model.heads, 1u), terms.tau(), clip.threshold);
   const bool observe = terms.mode == model::Mode::kObserve;
