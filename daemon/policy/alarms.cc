@@ -50,7 +50,9 @@ std::optional<TugOfWar::Hit> TugOfWar::Observe(const remedy::ClipLedger& ledger,
     }
     for (size_t i = 0; i < window.base.size(); ++i) {
       const auto layer = static_cast<uint32_t>(i / ledger.heads()), head = static_cast<uint32_t>(i % ledger.heads());
-      const remedy::Ticks ticks = ledger.At(layer, head) - window.base[i];
+      // A base that no ledger can have held is one of bytes that lie: it must not overflow the difference.
+      const remedy::Ticks base = std::clamp(window.base[i], remedy::Ticks{0}, remedy::ClipLedger::kLambdaMax);
+      const remedy::Ticks ticks = ledger.At(layer, head) - base;
       const double nats = static_cast<double>(ticks) / remedy::kTicksPerNat;
       if (ticks > kTicksMax && (!worst || nats > worst->nats)) worst = Hit{layer, head, nats};
     }

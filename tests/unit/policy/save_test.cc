@@ -142,7 +142,7 @@ TEST(Load, OutlivesBytesThatLie) {
   for (int i = 0; i < 8; ++i) loop.Step({10, 60.0 + 10 * i, 50, 13});
   const std::string bytes = Bytes(loop.policy);
   testing::Lcg random(7);
-  for (int i = 0; i < 3000; ++i) {
+  for (int i = 0; i < 300; ++i) {
     std::string lie = bytes;
     for (int flips = 0; flips < 3; ++flips) {
       char& byte = lie[random.Below(static_cast<uint32_t>(lie.size()))];
