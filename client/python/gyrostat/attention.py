@@ -13,6 +13,7 @@ from torch import overrides
 from torch.nn import functional as F
 
 from gyrostat import lineage, logits
+from gyrostat.whole import whole
 
 _NN = torch._C._nn
 _SOFTMAX = (torch.softmax, F.softmax, torch.Tensor.softmax)
@@ -92,6 +93,11 @@ class LayerProbe:
             except Exception as error:
                 self._fuse.blow(error)
 
+    def given(self, maxima, kind):
+        """Joins maxima of any shape with one entry for each head, measured by the loop itself."""
+        if not self._parted(maxima):
+            self.record(maxima.detach().float().reshape(-1), kind)
+
     def record(self, maxima, kind):
         """Joins [heads] maxima of one micro-batch."""
         self._seen = True
@@ -116,6 +122,8 @@ class LayerProbe:
         """A softmax over `x` is about to be taken."""
         if dim is not None and dim not in (-1, x.dim() - 1):
             return
+        if self._parted(x):
+            return
         maxima = head_maxima(x, self.layer.heads)
         if maxima is None:
             return
@@ -131,6 +139,8 @@ class LayerProbe:
 
     def pair(self, q, k, scale=None, causal=False, mask=None, bias=None, align="last"):
         """Queries [B, H, Tq, D] and keys [B, Hkv, Tk, D] that are about to attend."""
+        if self._parted(q, k):
+            return
         try:
             maxima = logits._chunked(q, k, scale, causal, mask, bias, align)
         except ValueError as error:
@@ -145,7 +155,7 @@ class LayerProbe:
         """A linear map was applied. Only called while curious."""
         q, k = self.layer.q, self.layer.k
         is_q, is_k = weight is q.weight, weight is k.weight
-        if not (is_q or is_k):
+        if not (is_q or is_k) or self._parted(x, output):
             return
         if self.sample is None and is_q:
             self.sample = x.detach().reshape(-1, x.shape[-1])[:_SAMPLE_TOKENS].float().clone()
@@ -159,8 +169,17 @@ class LayerProbe:
 
     def product(self, queries, keys, result):
         """A batched product was made. Only called while curious."""
-        if result.dim() >= 3:
+        if whole(result) and result.dim() >= 3:
             self._product = (queries.detach(), keys.detach(), result.numel())
+
+    def _parted(self, *tensors):
+        """Whether some of them may be in part on other ranks; says so."""
+        strange = next((tensor for tensor in tensors if not whole(tensor)), None)
+        if strange is not None:
+            self._seen = True
+            self._fuse.say(f"{self.layer.name}: attention works on {type(strange).__name__}s, which may be in part on "
+                           "other ranks; its maxima are not measured. Give them with mon.attention_max()")
+        return strange is not None
 
     def tanh(self):
         self._capped = True

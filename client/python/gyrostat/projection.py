@@ -4,6 +4,8 @@ import dataclasses
 
 import torch
 
+from gyrostat.whole import whole
+
 
 @dataclasses.dataclass
 class Projection:
@@ -37,6 +39,9 @@ class Projection:
         for name in filter(None, (self.weight_name, self.bias_name)):
             if self.module._parameters.get(name) is None:
                 return f"{self.title}.{name} is not a plain parameter"
+            if not whole(self.module._parameters[name]):
+                return (f"{self.title}.{name} is a {type(self.module._parameters[name]).__name__}, which may be in "
+                        "part on other ranks")
         weight = self.weight
         rows = weight.shape[self.out_dim] if weight.dim() == 2 else 0
         if rows < max(self.starts) + self.width:

@@ -6,6 +6,7 @@ import math
 import torch
 
 from gyrostat import _abi
+from gyrostat.whole import whole
 
 
 class Report:
@@ -23,6 +24,10 @@ class Report:
         if value is None:
             return
         if isinstance(value, torch.Tensor) and value.numel() > 0:
+            if not whole(value):
+                self._fuse.say(f"{name} is a {type(value).__name__}, which may be in part on other ranks; left out. "
+                               "Give the whole value")
+                return
             value = value.detach()
             value = value.reshape(()) if value.numel() == 1 else value.float().mean()
             self.later([value], lambda values: self.scalar(name, values[0]))

@@ -120,7 +120,7 @@ class Session:
             return
         probe = self._probe(layer)
         if probe is not None and torch.is_grad_enabled():
-            probe.record(torch.as_tensor(maxima).detach().float().reshape(-1), kind)
+            probe.given(torch.as_tensor(maxima), kind)
 
     def _probe(self, layer):
         probe = self._probes.get(layer)

@@ -7,6 +7,8 @@ import types
 
 import torch
 
+from gyrostat.whole import shards_parameters, whole
+
 _JOINED_MAX = 1 << 20  # Gradient entries up to which joining them costs less than the calls it saves.
 _NORM_FUNCTIONS = ("clip_grad_norm_", "clip_grads_with_norm_", "clip_grad_value_")
 
@@ -46,6 +48,9 @@ class HiddenStates:
         if isinstance(value, (tuple, list)) and value:
             value = value[0]
         if not isinstance(value, torch.Tensor) or not value.is_floating_point() or value.numel() == 0:
+            return
+        if not whole(value):
+            self._fuse.say(f"hidden states are {type(value).__name__}s, in part on other ranks; not measured")
             return
         x = value.detach()
         norm = torch.linalg.vector_norm(x, dtype=torch.float32 if x.element_size() < 4 else None)
@@ -92,6 +97,8 @@ class Gradients:
         self._params = [p for _, p in grouped]
         self._groups = [group for group, _ in grouped]  # Ascending.
         self._layers = len(blocks)
+        self._model = model
+        self._sharded = None  # Known at the first reading: sharding comes after watch in some trainers.
         self._plan = None  # What _make_plan made for the parameters that had a gradient last time.
         self._norms = None  # 0-dim tensors, one for each entry of the plan's groups.
         self._scale = None
@@ -113,6 +120,12 @@ class Gradients:
         if not any(present):
             return
         grads = [grad for grad in grads if grad is not None]
+        if self._sharded is None:
+            self._sharded = shards_parameters(self._model)
+        if self._sharded or not all(map(whole, grads)):
+            self._fuse.say("parameters are sharded over ranks, so their gradient norms are not measured here; give "
+                           "mon.step(grad_norm=)")
+            return
         if self._plan is None or self._plan[0] != present:
             self._plan = self._make_plan(present, grads)
         sizes = self._plan[1]
@@ -138,7 +151,7 @@ class Gradients:
     def clipping(self, norm, tensors):
         """A clipping function saw the global `norm` of this many gradients. None: it does not tell."""
         have = sum(p.grad is not None for p in self._params)
-        if norm is None or tensors < have or self._before_clip is not None:
+        if norm is None or not whole(norm) or tensors < have or self._before_clip is not None:
             self._clipped = True
         else:
             self._before_clip = norm.detach()
