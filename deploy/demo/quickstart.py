@@ -147,10 +147,12 @@ def show_progress(arm, done, total, tau):
 
 
 def run_arm(arm, steps, tau, companion=None):
-    """Trains `arm`, with `companion` (not watched) taking turns in blocks."""
+    """Trains `arm`; `companion` (not watched) takes turns, each time from the arm's weights of a block ago."""
     report_every = max(BLOCK_STEPS, steps // 8 // BLOCK_STEPS * BLOCK_STEPS)
     for done in range(0, steps, BLOCK_STEPS):
         block = min(BLOCK_STEPS, steps - done)
+        if companion is not None:
+            companion.trainer.take_over(arm.trainer)
         arm.advance(block)
         if companion is not None:
             companion.advance(block)

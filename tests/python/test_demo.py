@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from byte_gpt import Config, corpus, train
+from byte_gpt import Config, Trainer, corpus, train
 from byte_gpt.muon import MuonWithAdamW, orthogonalise
 from reference_clip import ReferenceClip
 
@@ -25,6 +25,18 @@ def test_logits_run_away_and_a_reference_clip_holds_them(kv_heads):
 def test_the_seed_decides_everything():
     losses = [train(Config(steps=5, seed=seed)).losses for seed in (3, 3, 4)]
     assert losses[0] == losses[1] != losses[2]
+
+
+def test_taking_over_copies_weights_and_optimizer_state():
+    one, two = (Trainer(Config(seed=seed, layers=1), record_logits=False) for seed in (0, 1))
+    one.step()
+    two.take_over(one)
+    copied = [p.clone() for p in two.model.parameters()]
+    assert all(torch.equal(p, q) for p, q in zip(one.model.parameters(), copied))
+    one.step()
+    assert all(torch.equal(p, q) for p, q in zip(two.model.parameters(), copied))
+    moments = [[state["momentum"] for state in t.optimizer.state.values() if "momentum" in state] for t in (one, two)]
+    assert moments[0] and not any(torch.equal(a, b) for a, b in zip(*moments))
 
 
 def test_text_is_deterministic_and_plain_bytes():
