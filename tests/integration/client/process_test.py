@@ -62,10 +62,16 @@ class Job:
         assert answer["polled"] == {NONE: count}
 
     def wait_stats(self, condition, what):
+        seen = {}
+
         def holds():
-            stats = self.ask("stats")
-            return stats if condition(stats) else None
-        return gyrostatd.wait_until(holds, what)
+            seen.update(self.ask("stats"))
+            return condition(seen)
+        try:
+            gyrostatd.wait_until(holds, what)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; the client counts {seen}") from None
+        return seen
 
     def wait_acked(self, count):
         stats = self.wait_stats(lambda s: s["reports_acked"] == count, f"{count} reports acknowledged")
