@@ -56,7 +56,7 @@ struct Architecture {
   double step_low = 0, step_high = 0;
   GradientLaw gradient = GradientLaw::kUnknown;
   // Mean square of the sum before the closing norm at initialisation, in units of the squared residual scale (alpha);
-  // 0 where no norm closes the block.
+  // 0 where no norm closes a block. Of mix: in its post-norm layers.
   double ln_input_ms = 0;
   std::span<const Failure> prone = {};  // Likeliest first.
   std::string_view source = {};

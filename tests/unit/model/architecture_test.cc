@@ -71,7 +71,7 @@ TEST(Architectures, EachPlacementHasOneAndAStrangerHasTheUnknownOne) {
     EXPECT_FALSE(a.prone.empty());
     EXPECT_FALSE(a.source.empty());
     EXPECT_FALSE(a.formula.empty());
-    EXPECT_EQ(a.ln_input_ms > 0, a.post_norm_family);
+    EXPECT_EQ(a.ln_input_ms > 0, a.post_norm_family || placement == NormPlacement::kMix);
   }
   EXPECT_EQ(ArchitectureOf(ModelSpec()).name, "unknown");
   EXPECT_EQ(ArchitectureOf(ModelSpec()).stream, ProfileLaw::kUnknown);
