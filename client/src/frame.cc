@@ -55,6 +55,8 @@ size_t FrameLayout::Capacity(model::Shape shape) const {
     case model::Shape::kLayerHead:
     case model::Shape::kLayerOrLayerHead:
       return layers_ == 0 || heads_ == 0 ? std::max<size_t>(kUnknownShapeValues, layers_) : size_t{layers_} * heads_;
+    case model::Shape::kRankDigest:
+      return size_t{model::kRankDigestFields} * model::kRankSlotsMax;
   }
   return 0;
 }
@@ -74,6 +76,8 @@ bool FrameLayout::Fits(model::Shape shape, size_t count) const {
     case model::Shape::kLayerOrLayerHead:
       return layers_ == 0 || count == layers_ ||
              (heads_ == 0 ? count % layers_ == 0 : count == size_t{layers_} * heads_);
+    case model::Shape::kRankDigest:
+      return count % model::kRankDigestFields == 0;
   }
   return false;
 }

@@ -23,6 +23,10 @@ bool LengthFits(Shape shape, size_t size, const ModelSpec& spec, std::string* wa
     case Shape::kLayerOrLayerHead:
       *wanted = std::to_string(layers) + " (layers) or " + std::to_string(layers * heads) + " (layers x heads)";
       return layers == 0 || size == layers || (heads == 0 ? size % layers == 0 : size == layers * heads);
+    case Shape::kRankDigest:
+      *wanted = "a multiple of " + std::to_string(kRankDigestFields) + ", at most " +
+                std::to_string(kRankDigestFields * kRankSlotsMax);
+      return size % kRankDigestFields == 0 && size <= kRankDigestFields * kRankSlotsMax;
   }
   return false;
 }

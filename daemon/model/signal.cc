@@ -29,6 +29,7 @@ constexpr std::array kSignals = {
     SignalInfo{Signal::kParamNorm, "param_norm", Shape::kLayer},
     SignalInfo{Signal::kAttnEntropy, "attn_entropy", Shape::kLayerOrLayerHead},
     SignalInfo{Signal::kNonfinite, "nonfinite", Shape::kLayer},
+    SignalInfo{Signal::kRankDigest, "rank_digest", Shape::kRankDigest},
 };
 
 }  // namespace

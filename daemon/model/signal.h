@@ -20,7 +20,14 @@ enum class Shape : uint8_t {
                // tells.
   kLayerHead,  // Layers × heads, layer-major.
   kLayerOrLayerHead,
+  kRankDigest,  // kRankDigestFields values for each of up to kRankSlotsMax ranks.
 };
+
+// One rank's slot in `rank_digest`, in this order: rank, loss, gradient norm before any reduction, step time in ms,
+// weight checksum (24 bits, so that a float holds it exactly). Absent where not measured. Above kRankSlotsMax ranks the
+// slots rotate, which is why each names its rank.
+inline constexpr uint32_t kRankDigestFields = 5;
+inline constexpr uint32_t kRankSlotsMax = 64;
 
 // Do not change the values: they reach wire and disk.
 enum class Signal : uint8_t {
@@ -50,7 +57,8 @@ enum class Signal : uint8_t {
   kParamNorm = 41,
   kAttnEntropy = 42,
   kNonfinite = 43,           // Count of NaN and Inf per layer's output.
-  kArrayEnd = 44,            // One past the last array.
+  kRankDigest = 44,          // What each rank saw by itself; finds the one that disagrees.
+  kArrayEnd = 45,            // One past the last array.
 };
 
 inline constexpr int kScalarSlots = static_cast<int>(Signal::kScalarEnd);

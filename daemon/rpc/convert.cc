@@ -203,6 +203,7 @@ size_t ValuesMax(model::Shape shape) {
   switch (shape) {
     case model::Shape::kLayer: return model::kLayersMax;
     case model::Shape::kBoundary: return model::kLayersMax + 1;
+    case model::Shape::kRankDigest: return model::kRankDigestFields * model::kRankSlotsMax;
     default: return kLayerHeadsMax;
   }
 }
