@@ -56,7 +56,7 @@ constexpr std::array kArchitectures = {
     Architecture{.name = "hybrid", .placement = P::kHybrid,
                  .formula = "y = x + W_o attention(norm(Q), norm(K), norm(V)); z = LN(F(y) + y)",
                  .post_norm_family = true, .stream = L::kConstant, .stream_trained = L::kConstant, .gradient = G::kFlat,
-                 .ln_input_ms = 2, .prone = kPostFailures, .source = "Zhuo et al. 2025 (2503.04598)"},
+                 .ln_input_ms = 2.7, .prone = kPostFailures, .source = "Zhuo et al. 2025 (2503.04598)"},
     Architecture{.name = "layernorm_scaling", .placement = P::kLayernormScaling,
                  .formula = "y = x + F(LN(x) / sqrt(l))", .stream = L::kLogarithmic, .stream_trained = L::kLinear,
                  .step_low = 0.5, .step_high = 1.5, .gradient = G::kInverseStreamRootDepth, .prone = kScalingFailures,
