@@ -80,6 +80,27 @@ std::string Parser::Line(std::string_view text) {
   return "`" + first + "`: wanted run, config, client, signal, at or expect";
 }
 
+// What only some detectors ask of the model.
+bool ModelWord(const Word& word, model::ModelSpec* spec) {
+  uint64_t count = 0;
+  double number = 0;
+  const bool counts = ReadCount(word.value, 1000000, &count);
+  const bool is_number = ReadNumber(word.value, &number) && number > 0;
+  if (word.key == "placement") {
+    spec->norm_placement = model::NormPlacementOf(word.value);
+    return spec->norm_placement != model::NormPlacement::kUnknown;
+  }
+  if (word.key == "dtype") spec->compute_dtype = word.value;
+  else if (word.key == "preset") spec->preset = word.value;
+  else if (word.key == "warmup" && counts) spec->warmup_steps = count;
+  else if (word.key == "vocab" && counts) spec->vocab_size = static_cast<uint32_t>(count);
+  else if (word.key == "hidden" && counts) spec->hidden_size = static_cast<uint32_t>(count);
+  else if (word.key == "eps" && is_number) spec->norm_eps = number;
+  else if (word.key == "alpha" && is_number) spec->deepnorm_alpha = number;
+  else return false;
+  return true;
+}
+
 std::string Parser::RunWords(const Words& words) {
   if (has_run_) return "there is one `run` line";
   has_run_ = true;
@@ -109,9 +130,10 @@ std::string Parser::RunWords(const Words& words) {
     else if (word.key == "step" && ReadDuration(word.value, &run.step_ms)) continue;
     else if (word.key == "tau_min" && ReadNumber(word.value, &run.tau_min) && run.tau_min >= 0) continue;
     else if (word.key == "allow") run.allow = ReadList(word.value);
+    else if (ModelWord(word, &run.spec)) continue;
     else
       return Unknown(word, "layers heads (1 to 16) kv_heads world attention qk_norm kind master=fp32|none step allow "
-                           "tau_min");
+                           "tau_min placement dtype preset warmup vocab hidden eps alpha");
   }
   if (run.spec.heads % run.spec.KvHeads() != 0) return "kv_heads must divide heads";
   if (run.spec.KvHeads() < run.spec.heads && run.spec.attention == model::Attention::kMha)
@@ -141,11 +163,15 @@ std::string Parser::ClientWords(const Words& words, ClientLine* client) {
 }
 
 // "[2]", "[1,2]", "[*,2]" behind a signal's name.
-std::string ReadPlace(std::string_view text, const model::SignalInfo& info, const model::ModelSpec& spec,
-                      SignalLine* line) {
+// Of `rank_digest`: [RANK,FIELD], fields as in model/signal.h.
+std::string ReadPlace(std::string_view text, const model::SignalInfo& info, const RunLine& run, SignalLine* line) {
   if (text.empty()) return {};
-  const bool per_head = info.shape == model::Shape::kLayerHead || info.shape == model::Shape::kLayerOrLayerHead;
-  const char* wanted = per_head ? "[LAYER,HEAD], a number of the run line's shape or * each"
+  const model::ModelSpec& spec = run.spec;
+  const bool ranks = info.shape == model::Shape::kRankDigest;
+  const bool per_head =
+      ranks || info.shape == model::Shape::kLayerHead || info.shape == model::Shape::kLayerOrLayerHead;
+  const char* wanted = ranks    ? "[RANK,FIELD], a rank below the run line's world and 1 to 4, or * each"
+                       : per_head ? "[LAYER,HEAD], a number of the run line's shape or * each"
                                 : "[LAYER], a number below the run line's layers or *";
   if (info.shape == model::Shape::kScalar) return "a scalar has no place in brackets";
   if (text.size() < 3 || text.front() != '[' || text.back() != ']') return std::string("wanted ") + wanted;
@@ -154,7 +180,8 @@ std::string ReadPlace(std::string_view text, const model::SignalInfo& info, cons
   for (size_t i = 0; i < places.size(); ++i) {
     if (places[i] == "*") continue;
     uint64_t at = 0;
-    const uint32_t size = i == 0 ? spec.layers : spec.heads;
+    const uint32_t size = i == 0 ? (ranks ? RankSlots(run) : spec.layers)
+                                 : (ranks ? model::kRankDigestFields : spec.heads);
     if (!ReadCount(places[i], size - 1, &at)) return std::string("wanted ") + wanted;
     (i == 0 ? line->layer : line->head) = static_cast<uint32_t>(at);
   }
@@ -171,7 +198,7 @@ std::string Parser::SignalWords(const Words& words) {
   OpenSignal open;
   open.line.line = line_;
   open.line.signal = info->signal;
-  if (const std::string wrong = ReadPlace(place.substr(bracket), *info, script_->run.spec, &open.line); !wrong.empty())
+  if (const std::string wrong = ReadPlace(place.substr(bracket), *info, script_->run, &open.line); !wrong.empty())
     return "`" + place + "`: " + wrong;
   const uint64_t place_seed = open.line.layer.value_or(0) * 64 + open.line.head.value_or(0);
   open.seed = static_cast<uint64_t>(info->signal) * 4096 + place_seed;

@@ -4,6 +4,7 @@
 // judges untrusted text (tests/fuzz), so everything is bounded.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -29,6 +30,9 @@ struct RunLine {
   std::vector<std::string> allow = {"qk_clip"};
   double tau_min = 0;
 };
+
+// Ranks with a slot in `rank_digest`.
+inline uint32_t RankSlots(const RunLine& run) { return std::min(run.world, model::kRankSlotsMax); }
 
 // How the simulated client treats orders.
 enum class Answer : uint8_t { kApply, kRefuse, kIgnore };

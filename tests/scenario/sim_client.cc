@@ -78,10 +78,15 @@ model::Hello SimClient::MakeHello() const {
 void SimClient::FillArray(const SignalLine& line, size_t at, model::Report* report) const {
   const auto shape = model::FindSignal(line.signal)->shape;
   const bool per_head = shape == model::Shape::kLayerHead || shape == model::Shape::kLayerOrLayerHead;
-  const uint32_t heads = per_head ? spec_.heads : 1;
+  const bool ranks = shape == model::Shape::kRankDigest;
+  const uint32_t layers = ranks ? RankSlots(script_->run) : spec_.layers;
+  const uint32_t heads = ranks ? model::kRankDigestFields : per_head ? spec_.heads : 1;
   std::vector<float>& array = report->MutableArray(line.signal);
-  if (array.empty()) array.assign(size_t{spec_.layers} * heads, model::kAbsent);
-  for (uint32_t layer = 0; layer < spec_.layers; ++layer)
+  if (array.empty()) {
+    array.assign(size_t{layers} * heads, model::kAbsent);
+    for (uint32_t rank = 0; ranks && rank < layers; ++rank) array[size_t{rank} * heads] = static_cast<float>(rank);
+  }
+  for (uint32_t layer = 0; layer < layers; ++layer)
     for (uint32_t head = 0; head < heads; ++head)
       if (line.layer.value_or(layer) == layer && line.head.value_or(head) == head)
         array[size_t{layer} * heads + head] = static_cast<float>(line.values[at]);

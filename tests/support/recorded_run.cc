@@ -54,6 +54,19 @@ void ReadSpec(const json& object, model::ModelSpec* spec) {
   spec->attention = model::AttentionOf(Text(object, "attention"));
   spec->norm_placement = model::NormPlacementOf(Text(object, "norm_placement"));
   spec->qk_norm = model::QkNormOf(Text(object, "qk_norm"));
+  spec->norm_kind = model::NormKindOf(Text(object, "norm_kind"));
+  spec->compute_dtype = Text(object, "compute_dtype");
+  spec->preset = Text(object, "preset");
+  if (object.contains("deepnorm") && object["deepnorm"].is_object()) {
+    spec->deepnorm_alpha = object["deepnorm"].value("alpha", 1.0);
+    spec->deepnorm_beta = object["deepnorm"].value("beta", 1.0);
+  }
+  if (object.contains("schedule") && object["schedule"].is_object()) {
+    const json& schedule = object["schedule"];
+    spec->schedule_kind = model::ScheduleKindOf(Text(schedule, "kind"));
+    const json steps = schedule.value("warmup_steps", json());
+    if (steps.is_number_unsigned()) spec->warmup_steps = steps.get<uint64_t>();
+  }
 }
 
 model::Report ReadReport(const json& object, uint64_t sequence, model::LogitKind kind) {
