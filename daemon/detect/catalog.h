@@ -7,10 +7,13 @@
 
 #include "detect/attn_logit.h"
 #include "detect/detector.h"
+#include "detect/grad_profile.h"
+#include "detect/ln_input.h"
 #include "detect/nonfinite.h"
 #include "detect/silence.h"
 #include "detect/spike.h"
 #include "detect/spike_score_level.h"
+#include "detect/warmup.h"
 
 namespace gyrostat::detect {
 
@@ -21,8 +24,14 @@ struct DetectOptions {
   SpikeScoreLevelOptions spike_score;
   AttnLogitOptions attn_logit;  // tau is set from policy.qk_clip.tau by config/.
   SilenceOptions silence;       // Used by engine/, which has the clock.
+  GradProfileOptions grad_profile;
+  LnInputOptions ln_input;
+  WarmupOptions warmup;
   template <class Archive>
-  void Fields(Archive& a) { a(nonfinite, loss_spike, grad_spike, spike_score, attn_logit, silence); }
+  void Fields(Archive& a) {
+    a(nonfinite, loss_spike, grad_spike, spike_score, attn_logit, silence);
+    a(grad_profile, ln_input, warmup);
+  }
 };
 
 // All detectors of one run that read reports, fresh. silence is not among them.
