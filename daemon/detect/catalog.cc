@@ -15,13 +15,16 @@ std::vector<std::unique_ptr<Detector>> MakeDetectors(const DetectOptions& option
   // Of the architecture.
   detectors.push_back(std::make_unique<GradProfile>(options.grad_profile, spec));
   detectors.push_back(std::make_unique<LnInput>(options.ln_input, spec));
+  detectors.push_back(std::make_unique<DepthProfile>(options.depth_profile, spec));
+  detectors.push_back(std::make_unique<Headroom>(options.headroom, spec));
+  detectors.push_back(std::make_unique<DeadDepth>(options.dead_depth, spec));
   detectors.push_back(std::make_unique<Warmup>(options.warmup, spec));
   return detectors;
 }
 
 std::vector<std::string_view> DetectorNames() {
   return {"nonfinite", "loss_spike", "grad_spike", "spike_score", "attn_logit", "silence",
-          "grad_profile", "ln_input", "warmup"};
+          "grad_profile", "ln_input", "depth_profile", "headroom", "dead_depth", "warmup"};
 }
 
 }  // namespace gyrostat::detect

@@ -6,8 +6,11 @@
 #include <vector>
 
 #include "detect/attn_logit.h"
+#include "detect/dead_depth.h"
+#include "detect/depth_profile.h"
 #include "detect/detector.h"
 #include "detect/grad_profile.h"
+#include "detect/headroom.h"
 #include "detect/ln_input.h"
 #include "detect/nonfinite.h"
 #include "detect/silence.h"
@@ -24,13 +27,16 @@ struct DetectOptions {
   SpikeScoreLevelOptions spike_score;
   AttnLogitOptions attn_logit;  // tau is set from policy.qk_clip.tau by config/.
   SilenceOptions silence;       // Used by engine/, which has the clock.
+  DepthProfileOptions depth_profile;
   GradProfileOptions grad_profile;
   LnInputOptions ln_input;
+  HeadroomOptions headroom;
+  DeadDepthOptions dead_depth;
   WarmupOptions warmup;
   template <class Archive>
   void Fields(Archive& a) {
     a(nonfinite, loss_spike, grad_spike, spike_score, attn_logit, silence);
-    a(grad_profile, ln_input, warmup);
+    a(depth_profile, grad_profile, ln_input, headroom, dead_depth, warmup);
   }
 };
 
