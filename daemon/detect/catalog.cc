@@ -19,12 +19,15 @@ std::vector<std::unique_ptr<Detector>> MakeDetectors(const DetectOptions& option
   detectors.push_back(std::make_unique<Headroom>(options.headroom, spec));
   detectors.push_back(std::make_unique<DeadDepth>(options.dead_depth, spec));
   detectors.push_back(std::make_unique<Warmup>(options.warmup, spec));
+  detectors.push_back(std::make_unique<Instrument>(options.instrument, spec));
+  detectors.push_back(std::make_unique<RankOutlier>(options.rank_outlier));
   return detectors;
 }
 
 std::vector<std::string_view> DetectorNames() {
   return {"nonfinite", "loss_spike", "grad_spike", "spike_score", "attn_logit", "silence",
-          "grad_profile", "ln_input", "depth_profile", "headroom", "dead_depth", "warmup"};
+          "grad_profile", "ln_input", "depth_profile", "headroom", "dead_depth", "warmup", "instrument",
+          "rank_outlier"};
 }
 
 }  // namespace gyrostat::detect

@@ -11,8 +11,10 @@
 #include "detect/detector.h"
 #include "detect/grad_profile.h"
 #include "detect/headroom.h"
+#include "detect/instrument.h"
 #include "detect/ln_input.h"
 #include "detect/nonfinite.h"
+#include "detect/rank_outlier.h"
 #include "detect/silence.h"
 #include "detect/spike.h"
 #include "detect/spike_score_level.h"
@@ -33,10 +35,12 @@ struct DetectOptions {
   HeadroomOptions headroom;
   DeadDepthOptions dead_depth;
   WarmupOptions warmup;
+  InstrumentOptions instrument;
+  RankOutlierOptions rank_outlier;
   template <class Archive>
   void Fields(Archive& a) {
     a(nonfinite, loss_spike, grad_spike, spike_score, attn_logit, silence);
-    a(depth_profile, grad_profile, ln_input, headroom, dead_depth, warmup);
+    a(depth_profile, grad_profile, ln_input, headroom, dead_depth, warmup, instrument, rank_outlier);
   }
 };
 
