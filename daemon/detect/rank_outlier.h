@@ -2,10 +2,10 @@
 //
 // *Weights*: checksums of replicas that should be equal differ. One report is a warning (a checksum taken on either
 // side of a boundary), two in a row critical: all that follows is wrong. *Values*: the loss, or ln of the gradient
-// norm, of one rank is far from the median over ranks, in units of 1.4826 MAD (floored: equal ranks must not make noise
-// an outlier), in most of its recent reports: an offence adds 2, agreement takes 1 away. A single bad batch on a rank
-// is noise. A value that is not finite while those of most ranks are counts as far. *Slow*: its step time stays far above
-// the median; information. Needs at least 4 ranks that report (3 for checksums to name the odd one).
+// norm, of one rank is far from the median over ranks, in units of 1.4826 MAD (floored: equal ranks must not make
+// noise an outlier), in most of its recent reports: an offence adds 2, agreement takes 1 away. A single bad batch on
+// a rank is noise. A value that is not finite while those of most ranks are counts as far. *Slow*: its step time
+// stays far above the median; information. Needs at least 4 ranks that report (3 for checksums to name the odd one).
 //
 // Source: median/MAD over ranks, methods.md §10.1 and §10.4 (common mode first); Megatron's re-run idea, §6.
 #pragma once
