@@ -98,6 +98,10 @@ std::string Parser::RunWords(const Words& words) {
     else if (word.key == "heads" && counts && small <= kHeadsMax) run.spec.heads = small;
     else if (word.key == "kv_heads" && counts && small <= kHeadsMax) run.spec.kv_heads = small;
     else if (word.key == "world" && counts) run.world = small;
+    else if (word.key == "width" && counts) run.spec.hidden_size = small;
+    else if (word.key == "warmup" && counts) run.spec.warmup_steps = count;
+    else if (word.key == "optimizer") run.spec.optimizer = word.value;
+    else if (word.key == "dtype") run.spec.compute_dtype = word.value;
     else if (word.key == "attention" && model::AttentionOf(word.value) != model::Attention::kUnknown)
       run.spec.attention = model::AttentionOf(word.value);
     else if (word.key == "qk_norm" && model::QkNormOf(word.value) != model::QkNorm::kUnknown)
@@ -110,8 +114,8 @@ std::string Parser::RunWords(const Words& words) {
     else if (word.key == "tau_min" && ReadNumber(word.value, &run.tau_min) && run.tau_min >= 0) continue;
     else if (word.key == "allow") run.allow = ReadList(word.value);
     else
-      return Unknown(word, "layers heads (1 to 16) kv_heads world attention qk_norm kind master=fp32|none step allow "
-                           "tau_min");
+      return Unknown(word, "layers heads (1 to 16) kv_heads world width warmup optimizer dtype attention qk_norm kind "
+                           "master=fp32|none step allow tau_min");
   }
   if (run.spec.heads % run.spec.KvHeads() != 0) return "kv_heads must divide heads";
   if (run.spec.KvHeads() < run.spec.heads && run.spec.attention == model::Attention::kMha)
