@@ -1,8 +1,37 @@
 #include "detect/catalog.h"
 
+#include <array>
+
+#include "detect/rivals/trainer_rules.h"
+#include "detect/rivals/window_rules.h"
 #include "model/presets.h"
 
 namespace gyrostat::detect {
+namespace {
+
+using Made = std::unique_ptr<Detector>;
+
+template <class Rule>
+Made Make(const model::ModelSpec&) { return std::make_unique<Rule>(); }
+
+struct RivalEntry {
+  std::string_view name;  // As --rules calls it.
+  Made (*make)(const model::ModelSpec& spec);
+};
+constexpr std::array kRivals = {
+    RivalEntry{"olmo-core", Make<rivals::OlmoCore>},
+    RivalEntry{"olmo-core-skip", Make<rivals::OlmoCoreSkip>},
+    RivalEntry{"olmo2", Make<rivals::Olmo2>},
+    RivalEntry{"zclip", Make<rivals::ZClip>},
+    RivalEntry{"megatron", Make<rivals::Megatron>},
+    RivalEntry{"llm-foundry",
+               [](const model::ModelSpec& spec) -> Made { return std::make_unique<rivals::LlmFoundry>(spec); }},
+    RivalEntry{"lightning", Make<rivals::Lightning>},
+    RivalEntry{"llmc", Make<rivals::Llmc>},
+};
+constexpr std::string_view kOurs = "gyrostat";
+
+}  // namespace
 
 std::vector<std::unique_ptr<Detector>> MakeDetectors(const DetectOptions& options, const model::ModelSpec& declared) {
   const model::ModelSpec spec = model::Completed(declared);
@@ -12,6 +41,14 @@ std::vector<std::unique_ptr<Detector>> MakeDetectors(const DetectOptions& option
   detectors.push_back(std::make_unique<Spike>(options.grad_spike));
   detectors.push_back(std::make_unique<SpikeScoreLevel>(options.spike_score));
   detectors.push_back(std::make_unique<AttnLogit>(options.attn_logit, spec));
+  detectors.push_back(std::make_unique<Divergence>(options.divergence));
+  detectors.push_back(std::make_unique<GradGrowth>(options.grad_growth, spec));
+  detectors.push_back(std::make_unique<GradRoughness>(options.grad_roughness, spec));
+  detectors.push_back(std::make_unique<LogZ>(options.log_z, spec));
+  detectors.push_back(std::make_unique<UpdateRatio>(options.update_ratio));
+  detectors.push_back(std::make_unique<AdamEps>(options.adam_eps, spec));
+  detectors.push_back(std::make_unique<LossScale>(options.loss_scale));
+  detectors.push_back(std::make_unique<AttnEntropy>(options.attn_entropy, spec));
   // Of the architecture.
   detectors.push_back(std::make_unique<GradProfile>(options.grad_profile, spec));
   detectors.push_back(std::make_unique<LnInput>(options.ln_input, spec));
@@ -25,9 +62,24 @@ std::vector<std::unique_ptr<Detector>> MakeDetectors(const DetectOptions& option
 }
 
 std::vector<std::string_view> DetectorNames() {
-  return {"nonfinite", "loss_spike", "grad_spike", "spike_score", "attn_logit", "silence",
-          "grad_profile", "ln_input", "depth_profile", "headroom", "dead_depth", "warmup", "instrument",
-          "rank_outlier"};
+  return {"nonfinite", "loss_spike", "grad_spike", "spike_score", "attn_logit", "divergence", "grad_growth",
+          "grad_roughness", "log_z", "update_ratio", "adam_eps", "loss_scale", "attn_entropy", "grad_profile",
+          "ln_input", "depth_profile", "headroom", "dead_depth", "warmup", "instrument", "rank_outlier", "silence"};
+}
+
+std::vector<std::string_view> RuleSetNames() {
+  std::vector<std::string_view> names = {kOurs};
+  for (const RivalEntry& entry : kRivals) names.push_back(entry.name);
+  return names;
+}
+
+std::vector<std::unique_ptr<Detector>> MakeRuleSet(std::string_view name, const DetectOptions& options,
+                                                   const model::ModelSpec& spec) {
+  if (name == kOurs) return MakeDetectors(options, spec);
+  std::vector<std::unique_ptr<Detector>> detectors;
+  for (const RivalEntry& entry : kRivals)
+    if (entry.name == name) detectors.push_back(entry.make(spec));
+  return detectors;
 }
 
 }  // namespace gyrostat::detect

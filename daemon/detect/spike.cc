@@ -9,7 +9,7 @@
 namespace gyrostat::detect {
 namespace {
 
-constexpr uint8_t kStateVersion = 1;
+constexpr uint8_t kStateVersion = 2;
 // Values enter the level no further above it than this many deviations: methods of robust statistics call it
 // winsorising.
 constexpr double kWinsorSigmas = 3;
@@ -78,6 +78,8 @@ std::optional<Spike::Limits> Spike::LimitsNow() const {
 }
 
 void Spike::Observe(const model::Report& report, std::vector<model::Finding>* out) {
+  const bool jumped = state_.conditions.Observe(report);
+  if (jumped && !state_.open) Relearn();  // Loss and norm find another level; the old one still shows a gross jump.
   if (!report.Has(options_.signal)) return;
   const double value = report.Scalar(options_.signal);
   // DeepSpeed reports -1 for a norm it did not measure; a norm of 0 has no logarithm and is no spike.
@@ -215,6 +217,7 @@ void Spike::OnBreak(Break kind, model::Step step, std::vector<model::Finding>* o
   // An intervention may be what heals an open spike: it goes on being judged by the level before it.
   if (state_.open && kind != Break::kIntervention)
     End(std::nullopt, EndedBy(kind, step), out);
+  if (kind != Break::kIntervention) state_.conditions.Clear();
   Relearn();
 }
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "detect/detector.h"
+#include "detect/discontinuity.h"
 #include "stats/robust_baseline.h"
 
 namespace gyrostat::detect {
@@ -67,12 +68,13 @@ class Spike : public Detector {
   struct State {
     explicit State(const SpikeOptions& options);
     stats::RobustBaseline level, scale;
+    Discontinuity conditions;
     bool has_old_level = false;  // After a break: the level before it, until the new one is known.
     double old_level = 0;
     uint64_t next_key = 1;
     std::optional<Episode> open;
     template <class Archive>
-    void Fields(Archive& a) { a(level, scale, has_old_level, old_level, next_key, open); }
+    void Fields(Archive& a) { a(level, scale, conditions, has_old_level, old_level, next_key, open); }
   };
 
   // Where a value is a spike and where it is back, or nothing while too little is known.

@@ -92,6 +92,7 @@ bool ModelWord(const Word& word, model::ModelSpec* spec) {
   }
   if (word.key == "dtype") spec->compute_dtype = word.value;
   else if (word.key == "preset") spec->preset = word.value;
+  else if (word.key == "optimizer") spec->optimizer = word.value;
   else if (word.key == "warmup" && counts) spec->warmup_steps = count;
   else if (word.key == "vocab" && counts) spec->vocab_size = static_cast<uint32_t>(count);
   else if (word.key == "hidden" && counts) spec->hidden_size = static_cast<uint32_t>(count);
@@ -133,7 +134,7 @@ std::string Parser::RunWords(const Words& words) {
     else if (ModelWord(word, &run.spec)) continue;
     else
       return Unknown(word, "layers heads (1 to 16) kv_heads world attention qk_norm kind master=fp32|none step allow "
-                           "tau_min placement dtype preset warmup vocab hidden eps alpha");
+                           "tau_min placement dtype preset warmup vocab hidden eps alpha optimizer");
   }
   if (run.spec.heads % run.spec.KvHeads() != 0) return "kv_heads must divide heads";
   if (run.spec.KvHeads() < run.spec.heads && run.spec.attention == model::Attention::kMha)

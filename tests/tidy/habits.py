@@ -89,12 +89,12 @@ def check_registered(tree):
         for depth in range(len(parts) - 1, -1, -1):
             cmake = "/".join(parts[:depth] + ["CMakeLists.txt"])
             relative = re.escape("/".join(parts[depth:]))
-            room = re.escape(parts[-1])
+            in_folder = re.escape("/".join(parts[depth + 1:]))
             pattern = rf"(?<![\w./]){relative}(?![\w.])"
             code = "\n".join(line for _, line in tree.files[cmake].code_lines()) if cmake in tree.files else ""
             # gyrostat_room() prepends the room's folder to each source.
-            in_room = depth == len(parts) - 2 and re.search(
-                rf"gyrostat_room\({re.escape(parts[-2])}\b[^)]*(?<![\w./]){room}(?![\w.])", code)
+            in_room = depth < len(parts) - 1 and re.search(
+                rf"gyrostat_room\({re.escape(parts[depth])}\b[^)]*(?<![\w./]){in_folder}(?![\w.])", code)
             if re.search(pattern, code) or in_room:
                 named = True
                 break

@@ -1,0 +1,132 @@
+#include "detect/grad_roughness.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "detect/text.h"
+
+namespace gyrostat::detect {
+namespace {
+
+using model::NormPlacement;
+using model::Severity;
+using model::Signal;
+
+constexpr uint8_t kStateVersion = 1;
+constexpr double kNone = static_cast<double>(model::kAbsent);
+
+}  // namespace
+
+GradRoughness::GradRoughness(const GradRoughnessOptions& options, const model::ModelSpec& spec)
+    : options_(options),
+      post_family_(spec.norm_placement == NormPlacement::kPost || spec.norm_placement == NormPlacement::kDeepnorm) {}
+
+void GradRoughness::Start(size_t layers) {
+  state_.previous.assign(layers, kNone);
+  state_.differences.assign(layers * options_.window_steps, 0);
+  state_.count.assign(layers, 0);
+}
+
+void GradRoughness::Follow(std::span<const float> norms) {
+  for (size_t i = 0; i < norms.size(); ++i) {
+    const double norm = norms[i];
+    // Absent, zero, negative, NaN: the next difference would span a hole.
+    if (!(norm > 0) || !std::isfinite(norm)) {
+      state_.previous[i] = kNone;
+      continue;
+    }
+    const double value = std::log(norm), before = state_.previous[i];
+    state_.previous[i] = value;
+    if (before == kNone) continue;
+    const double limit = options_.difference_max;
+    double* ring = &state_.differences[i * options_.window_steps];
+    ring[state_.count[i] % options_.window_steps] = std::clamp((value - before) / std::sqrt(2.0), -limit, limit);
+    // Kept below twice the window, so that it never wraps out of step with the ring.
+    if (++state_.count[i] == 2 * options_.window_steps) state_.count[i] = options_.window_steps;
+  }
+}
+
+// 0 until the window is full.
+double GradRoughness::Roughness(size_t layer) const {
+  const uint32_t window = options_.window_steps;
+  if (state_.count[layer] < window) return 0;
+  const double* ring = &state_.differences[layer * window];
+  double sum = 0, squares = 0;
+  for (uint32_t i = 0; i < window; ++i) sum += ring[i];
+  const double mean = sum / window;
+  for (uint32_t i = 0; i < window; ++i) squares += (ring[i] - mean) * (ring[i] - mean);
+  return std::sqrt(squares / window);
+}
+
+void GradRoughness::Observe(const model::Report& report, std::vector<model::Finding>* out) {
+  const bool jumped = state_.conditions.Observe(report);
+  const std::span<const float> norms = report.Array(Signal::kLayerGradNorm);
+  if (norms.empty()) return;
+  if (norms.size() != state_.previous.size()) Start(norms.size());
+  // The jump itself is no roughness; what follows is.
+  if (jumped) std::fill(state_.previous.begin(), state_.previous.end(), kNone);
+  Follow(norms);
+  size_t worst = 0;
+  double most = 0;
+  for (size_t i = 0; i < norms.size(); ++i) {
+    const double roughness = Roughness(i);
+    if (roughness <= most) continue;
+    most = roughness;
+    worst = i;
+  }
+  Tell(report, worst, most, out);
+}
+
+void GradRoughness::Tell(const model::Report& report, size_t layer, double roughness,
+                         std::vector<model::Finding>* out) {
+  if (roughness >= options_.info_roughness) state_.last_rough = report.step;
+  const auto severity = roughness >= options_.warning_roughness ? Severity::kWarning : Severity::kInfo;
+  if (state_.condition.open()) {
+    if (roughness > 0 && roughness <= options_.end_roughness) {
+      state_.condition.End(state_.last_rough, true, "The gradient norms of all blocks are smooth again.", out);
+      return;
+    }
+    if (roughness < options_.info_roughness || severity <= state_.condition.finding().severity) return;
+  } else {
+    if (roughness < options_.info_roughness) return;
+    state_.condition.Open(name(), Signal::kLayerGradNorm, report.step, report.step, &state_.next_key);
+  }
+  model::Finding& finding = state_.condition.finding();
+  finding.severity = severity;
+  if (!finding.layer) finding.layer = static_cast<uint32_t>(layer);
+  finding.expected = options_.warning_roughness;
+  // A larger residual scale turns such a run round (experiments.md §5); a lower rate does so only early.
+  if (severity == Severity::kWarning)
+    finding.recommend = post_family_ ? model::InterventionKind::kDeepnormAlpha : model::InterventionKind::kLrScale;
+  finding.value = roughness;
+  finding.message = Sentence("The gradient norm of layer %zu changes by a factor of %.2g from one step to the next "
+                             "(roughness %.2f over %u steps; healthy runs stay below %.2g).", layer,
+                             std::exp(roughness * std::sqrt(2.0)), roughness, options_.window_steps,
+                             options_.warning_roughness);
+  state_.condition.Say(out);
+}
+
+void GradRoughness::OnBreak(Break kind, model::Step step, std::vector<model::Finding>* out) {
+  if (kind != Break::kIntervention) {
+    if (state_.condition.open()) state_.condition.End(state_.last_rough, std::nullopt, EndedBy(kind, step), out);
+    state_.conditions.Clear();
+  } else if (state_.condition.open()) {
+    // Whether it becomes smooth again is the question: only the difference across the order is left out.
+    std::fill(state_.previous.begin(), state_.previous.end(), kNone);
+    return;
+  }
+  Start(state_.previous.size());
+}
+
+void GradRoughness::Save(base::ByteWriter* out) const { SaveState(kStateVersion, state_, out); }
+
+bool GradRoughness::Load(base::ByteReader* in) {
+  if (!LoadState(kStateVersion, State(), in, &state_)) return false;
+  const bool fits = state_.differences.size() == state_.previous.size() * options_.window_steps &&
+                    std::all_of(state_.count.begin(), state_.count.end(),
+                                [this](uint32_t n) { return n < 2 * options_.window_steps; });
+  if (!fits) state_ = State();
+  return fits;
+}
+
+}  // namespace gyrostat::detect
