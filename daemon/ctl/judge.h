@@ -34,6 +34,7 @@ class Judge {
 std::span<const std::string_view> RuleNames();
 
 // `rules` is one of RuleNames().
-std::unique_ptr<Judge> MakeJudge(std::string_view rules, const model::ModelSpec& spec, const model::AttnLogitInfo& attn);
+std::unique_ptr<Judge> MakeJudge(std::string_view rules, const model::ModelSpec& spec,
+                                 const model::AttnLogitInfo& attn);
 
 }  // namespace gyrostat::ctl

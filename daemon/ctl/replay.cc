@@ -58,8 +58,8 @@ int ReplayFiles(const Request& request, const Console& console) {
   for (const std::string& file : request.files) {
     Replay replay(options);
     ProgressLine progress(console, file);
-    const logs::ReadOutcome outcome =
-        logs::ReadLog(file, request.reading, &replay, [&progress](uint64_t done, uint64_t total) { progress(done, total); });
+    const logs::ReadOutcome outcome = logs::ReadLog(
+        file, request.reading, &replay, [&progress](uint64_t done, uint64_t total) { progress(done, total); });
     for (const Replayed& run : replay.Take(file, outcome)) {
       if (request.json) console.out << Json(run) << "\n" << std::flush;
       else console.out << (first ? "" : "\n") << RenderReplayed(run, console.style) << std::flush;

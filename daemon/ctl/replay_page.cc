@@ -138,7 +138,8 @@ std::string RenderReplayed(const Replayed& run, const Style& style) {
   out += run.file == run.run ? "\n" : "  " + Paint(style, Tint::kDim, Escape(run.file)) + "\n";
   out += SignalTable(run, style);
   if (run.spike_score_loss) out += "spike score of the loss " + Number(*run.spike_score_loss) + " %\n";
-  if (run.spike_score_grad_norm) out += "spike score of the gradient norm " + Number(*run.spike_score_grad_norm) + " %\n";
+  if (run.spike_score_grad_norm)
+    out += "spike score of the gradient norm " + Number(*run.spike_score_grad_norm) + " %\n";
   out += "\n";
   out += run.findings.empty() ? "No findings.\n" : FindingTable(run, style);
   if (run.losses.skipped_rows > 0) out += "\n" + Count(run.losses.skipped_rows, "row") + " skipped.\n";

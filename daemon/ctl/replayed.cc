@@ -127,7 +127,8 @@ void Replay::Picture(const model::Report& report, Run* run) {
     if (model::IsAbsent(static_cast<double>(most))) continue;
     run->told.curves[info.signal].Add(report.step, static_cast<double>(most));
     size_t layers = run->told.spec.layers;
-    if (info.shape == model::Shape::kBoundary || info.shape == model::Shape::kLayer || layers == 0) layers = values.size();
+    if (info.shape == model::Shape::kBoundary || info.shape == model::Shape::kLayer || layers == 0)
+      layers = values.size();
     run->told.layers[info.signal].Add(report.step, values, layers);
   }
 }

@@ -70,7 +70,8 @@ std::vector<std::string> Consequences(const model::ModelSpec& spec) {
   if (spec.layers == 0) out.emplace_back("layers is not known: arrays of any length are taken, and layers not named");
   if (spec.heads == 0) out.emplace_back("heads is not known: heads with runaway logits cannot be named");
   if (spec.norm_placement == model::NormPlacement::kUnknown)
-    out.emplace_back("norm_placement is not known: rules that depend on it (depth and gradient profiles, warm-up) rest");
+    out.emplace_back(
+        "norm_placement is not known: rules that depend on it (depth and gradient profiles, warm-up) rest");
   if (spec.qk_norm == model::QkNorm::kUnknown) out.emplace_back("qk_norm is not known: it is taken to be none");
   if (spec.compute_dtype.empty()) out.emplace_back("compute_dtype is not known: no overflow can be forecast");
   return out;
@@ -124,7 +125,8 @@ int CheckModel(const Request& request, const Console& console) {
   for (const auto& [name, value] : fields.items()) {
     if (value.is_object())
       for (const auto& [inner, each] : value.items())
-        table.Row({{name + "/" + inner}, {each.is_null() ? "not known" : each.dump(), each.is_null() ? Tint::kDim : Tint::kNone}});
+        table.Row({{name + "/" + inner},
+                   {each.is_null() ? "not known" : each.dump(), each.is_null() ? Tint::kDim : Tint::kNone}});
     else
       table.Row({{name}, {value.is_null() ? "not known" : value.dump(), value.is_null() ? Tint::kDim : Tint::kNone}});
   }

@@ -109,7 +109,8 @@ Assembler::Run* Assembler::RunOf(const Record& record) {
   return Open(number ? std::to_string(*number) : std::to_string(named->value));
 }
 
-void Assembler::TakeHeader(const std::string& run_name, const model::ModelSpec& spec, const model::AttnLogitInfo& attn) {
+void Assembler::TakeHeader(const std::string& run_name, const model::ModelSpec& spec,
+                           const model::AttnLogitInfo& attn) {
   Run* run = Open(run_name.empty() ? name_ : run_name);
   if (run == nullptr) return;
   if (run->told) {
@@ -194,7 +195,8 @@ bool Assembler::Contradicts(const Run& run, const Record& record) {
     if (meaning.kind != Meaning::Kind::kSignal || meaning.rank != run.best_rank[SlotOf(meaning.signal)]) continue;
     if (!run.row.report.Has(meaning.signal)) continue;
     if (model::IsScalar(meaning.signal)) {
-      if (!model::IsAbsent(field.value) && !SameButRounded(field.value, run.row.report.Scalar(meaning.signal))) return true;
+      if (!model::IsAbsent(field.value) && !SameButRounded(field.value, run.row.report.Scalar(meaning.signal)))
+        return true;
       continue;
     }
     const auto now = run.row.report.Array(meaning.signal);
@@ -361,7 +363,8 @@ void Assembler::Flush(Run* run) {
       if (run->spec.heads == 0) run->spec.heads = logit_heads;
       for (const model::SignalInfo& info : model::Signals())
         if (run->spec.layers == 0 && IsLayered(info.signal)) run->spec.layers = run->shape[SlotOf(info.signal)].first;
-      if (run->spec.layers > model::kLayersMax || run->spec.heads > model::kHeadsMax) run->spec.layers = run->spec.heads = 0;
+      if (run->spec.layers > model::kLayersMax || run->spec.heads > model::kHeadsMax)
+        run->spec.layers = run->spec.heads = 0;
       sink_->OnRun(run->index, run->name, run->spec, run->attn);
     }
     report.boundary = ++report.sequence;

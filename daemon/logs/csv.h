@@ -1,5 +1,5 @@
-// CSV with a header line: comma, semicolon or tab; quotes as RFC 4180, so that cells may hold line ends. Weights & Biases'
-// exports are CSV too: several runs as rows (run column), or as columns named "run - metric".
+// CSV with a header line: comma, semicolon or tab; quotes as RFC 4180, so that cells may hold line ends. Weights &
+// Biases' exports are CSV too: several runs as rows (run column), or as columns named "run - metric".
 #pragma once
 
 #include <cstdint>

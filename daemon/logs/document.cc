@@ -136,7 +136,8 @@ void DocumentReader::EndRow() {
 void DocumentReader::EndTop() {
   top_.line = line_;
   std::string run;
-  if (rows_ == 0 && columns_.empty() && top_.size() > 0 && !TakeGyrostatHeader(top_, sink_, &run)) sink_->TakeRecord(top_);
+  if (rows_ == 0 && columns_.empty() && top_.size() > 0 && !TakeGyrostatHeader(top_, sink_, &run))
+    sink_->TakeRecord(top_);
   EmitByStep();
   EmitLists();
   columns_.clear();

@@ -36,7 +36,8 @@ void JsonlReader::OnLine(std::string_view line, uint64_t number, bool complete) 
     scanner_.Reset();
     const size_t used = scanner_.Feed(line, true);
     if (scanner_.failed() || !scanner_.AtTop()) {
-      if (complete) sink()->Skip(number, "it is no JSON: " + (scanner_.failed() ? scanner_.error() : "it ends too early"));
+      if (complete)
+        sink()->Skip(number, "it is no JSON: " + (scanner_.failed() ? scanner_.error() : "it ends too early"));
       else sink()->Warn("the last line is cut off in the middle");
       return;
     }

@@ -240,7 +240,8 @@ Meaning KeyMap::Work(std::string_view key) const {
   for (const Named& each : kScalars)
     if (const auto rank = RankOf(each.names, name); rank && !ByHand(each.signal))
       return is(Meaning::Kind::kSignal, each.signal, *rank);
-  if (const model::SignalInfo* info = model::FindSignal(WithoutTraining(name)); info != nullptr && !ByHand(info->signal))
+  if (const model::SignalInfo* info = model::FindSignal(WithoutTraining(name));
+      info != nullptr && !ByHand(info->signal))
     return is(Meaning::Kind::kSignal, info->signal, 0);
   meaning = Cell(name);
   if (meaning.kind == Meaning::Kind::kNothing)

@@ -79,7 +79,8 @@ namespace {
 std::optional<uint32_t> SmallNumber(std::string_view line, size_t* at) {
   uint32_t value = 0;
   const size_t begin = *at;
-  while (*at < line.size() && *at - begin < 6 && IsDigit(line[*at])) value = value * 10 + static_cast<uint32_t>(line[(*at)++] - '0');
+  while (*at < line.size() && *at - begin < 6 && IsDigit(line[*at]))
+    value = value * 10 + static_cast<uint32_t>(line[(*at)++] - '0');
   if (*at == begin) return std::nullopt;
   return value;
 }
@@ -105,7 +106,8 @@ std::string_view WithoutRank(std::string_view line, std::optional<uint32_t>* ran
   if (at == std::string_view::npos) return line;
   // srun --label: "  55: text". A lone number before a colon is nothing else, unless more digits follow (a time).
   size_t end = at;
-  if (const auto value = SmallNumber(line, &end); value && end + 1 < line.size() && line[end] == ':' && line[end + 1] == ' ') {
+  if (const auto value = SmallNumber(line, &end);
+      value && end + 1 < line.size() && line[end] == ':' && line[end + 1] == ' ') {
     *rank = value;
     line.remove_prefix(end + 2);
   }

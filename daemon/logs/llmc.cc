@@ -21,7 +21,8 @@ std::optional<int64_t> MainLogStep(std::string_view line, std::string_view* rest
   const auto step = StepAfter("s:", line, rest);
   if (!step) return std::nullopt;
   const std::string_view tail = Trim(*rest);
-  return tail.substr(0, 4) == "trl:" || tail.substr(0, 4) == "tel:" || tail.substr(0, 4) == "eval" ? step : std::nullopt;
+  return tail.substr(0, 4) == "trl:" || tail.substr(0, 4) == "tel:" || tail.substr(0, 4) == "eval" ? step
+                                                                                                   : std::nullopt;
 }
 
 class Llmc : public LineParser {

@@ -75,7 +75,8 @@ ReadOutcome ReadLog(const std::string& path, const ReadOptions& options, RowSink
   const uintmax_t size = path == "-" ? 0 : std::filesystem::file_size(path, code);
   Assembler assembler(path == "-" ? "stdin" : BaseName(path), options.keys, sink);
   AutoReader automatic(&assembler);
-  const std::unique_ptr<Reader> given = options.format == Format::kAuto ? nullptr : MakeReader(options.format, &assembler);
+  const std::unique_ptr<Reader> given =
+      options.format == Format::kAuto ? nullptr : MakeReader(options.format, &assembler);
   Reader* reader = given ? given.get() : &automatic;
   std::vector<char> chunk(kChunkBytes);
   int got = 0;
@@ -95,7 +96,8 @@ ReadOutcome ReadLog(const std::string& path, const ReadOptions& options, RowSink
   } else if (assembler.rows() == 0) {
     outcome.error = path + ":1: " + NoRows(outcome, assembler);
   } else if (!broken.empty()) {
-    outcome.losses.warnings.push_back("the file could not be read to its end (" + broken + "); what came before was read");
+    outcome.losses.warnings.push_back("the file could not be read to its end (" + broken +
+                                      "); what came before was read");
   }
   return outcome;
 }

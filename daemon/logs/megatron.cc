@@ -48,8 +48,10 @@ class Megatron : public LineParser {
     return true;
   }
   std::string Remark() const override {
-    return vanished_ == 0 ? "" : "lm loss is missing from " + std::to_string(vanished_) +
-                                     " of the rows without a skipped iteration, as Megatron does with NaN: it was read as NaN";
+    return vanished_ == 0
+               ? ""
+               : "lm loss is missing from " + std::to_string(vanished_) +
+                     " of the rows without a skipped iteration, as Megatron does with NaN: it was read as NaN";
   }
 
  private:

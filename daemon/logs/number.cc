@@ -33,8 +33,8 @@ size_t GroupedLength(std::string_view text) {
   while (i < text.size() && IsDigit(text[i])) ++i;
   if (i == 0 || i > 3) return 0;
   const size_t first = i;
-  while (i + 3 < text.size() && text[i] == ',' && IsDigit(text[i + 1]) && IsDigit(text[i + 2]) && IsDigit(text[i + 3]) &&
-         (i + 4 == text.size() || !IsDigit(text[i + 4])))
+  while (i + 3 < text.size() && text[i] == ',' && IsDigit(text[i + 1]) && IsDigit(text[i + 2]) &&
+         IsDigit(text[i + 3]) && (i + 4 == text.size() || !IsDigit(text[i + 4])))
     i += 4;
   return i == first ? 0 : i;
 }

@@ -1,5 +1,5 @@
-// Any line with a step and a name with a number: NeMo, absl, MLflow-like loggers, print() calls, Hugging Face's dicts on
-// stdout, and records over several lines (OLMo, Composer: a line with the step, then indented lines).
+// Any line with a step and a name with a number: NeMo, absl, MLflow-like loggers, print() calls, Hugging Face's dicts
+// on stdout, and records over several lines (OLMo, Composer: a line with the step, then indented lines).
 #pragma once
 
 #include <memory>

@@ -18,7 +18,9 @@ struct Entry {
   SpecRead* out;
 
   std::string Seen() const { return field.text.empty() ? std::to_string(field.value) : "\"" + field.text + "\""; }
-  void Refuse(const std::string& wanted) const { out->errors.push_back(field.key + " is " + Seen() + ", wanted " + wanted); }
+  void Refuse(const std::string& wanted) const {
+    out->errors.push_back(field.key + " is " + Seen() + ", wanted " + wanted);
+  }
 
   template <class Number>
   void Count(uint64_t max, Number* value) const {

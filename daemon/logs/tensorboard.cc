@@ -66,7 +66,9 @@ std::optional<double> As(std::string_view bytes) {
   return static_cast<double>(value);
 }
 
-double OfBfloat16(uint16_t bits) { return static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(bits) << 16)); }
+double OfBfloat16(uint16_t bits) {
+  return static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(bits) << 16));
+}
 
 double OfHalf(uint16_t bits) {
   const int exponent = (bits >> 10) & 31, fraction = bits & 1023;

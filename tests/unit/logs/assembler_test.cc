@@ -32,9 +32,10 @@ TEST(Assembler, TheSameValueInOtherDigitsIsNoNewAttempt) {
 }
 
 TEST(Assembler, ARepeatedOrEarlierStepIsANewAttempt) {
-  const RunSeen run = ReadOne(Format::kJsonl,
-                              "{\"step\": 1, \"loss\": 5}\n{\"step\": 2, \"loss\": 4}\n{\"step\": 3, \"loss\": 3}\n"
-                              "{\"step\": 2, \"loss\": 4.5}\n{\"step\": 3, \"loss\": 3.5}\n{\"step\": 3, \"loss\": 3.9}\n");
+  const RunSeen run =
+      ReadOne(Format::kJsonl,
+              "{\"step\": 1, \"loss\": 5}\n{\"step\": 2, \"loss\": 4}\n{\"step\": 3, \"loss\": 3}\n"
+              "{\"step\": 2, \"loss\": 4.5}\n{\"step\": 3, \"loss\": 3.5}\n{\"step\": 3, \"loss\": 3.9}\n");
   EXPECT_EQ(run.Steps(), (Steps{1, 2, 3, 2, 3, 3}));
   EXPECT_EQ(run.rows[2].attempt, 0u);
   EXPECT_EQ(run.rows[3].attempt, 1u);
@@ -79,17 +80,18 @@ TEST(Assembler, TheBetterNameWinsForTheWholeRun) {
 }
 
 TEST(Assembler, TellsRunsApartByAColumn) {
-  const Rows rows = Read(Format::kJsonl,
-                         "{\"run_id\": \"b\", \"step\": 1, \"loss\": 2}\n{\"run_id\": \"a\", \"step\": 1, \"loss\": 3}\n"
-                         "{\"run_id\": \"b\", \"step\": 2, \"loss\": 1}\n");
+  const Rows rows =
+      Read(Format::kJsonl,
+           "{\"run_id\": \"b\", \"step\": 1, \"loss\": 2}\n{\"run_id\": \"a\", \"step\": 1, \"loss\": 3}\n"
+           "{\"run_id\": \"b\", \"step\": 2, \"loss\": 1}\n");
   ASSERT_EQ(rows.runs.size(), 2u);
   EXPECT_EQ(rows.runs[0].name, "b");
   EXPECT_EQ(rows.runs[0].Losses(), (std::vector<double>{2, 1}));
   EXPECT_EQ(rows.runs[1].rows[0].attempt, 0u);
   KeyOptions options;
   options.run_column = "seed";
-  const Rows seeds = Read(Format::kJsonl, "{\"seed\": 3, \"step\": 1, \"loss\": 2}\n{\"seed\": 4, \"step\": 1, \"loss\": 3}\n",
-                          options);
+  const Rows seeds = Read(
+      Format::kJsonl, "{\"seed\": 3, \"step\": 1, \"loss\": 2}\n{\"seed\": 4, \"step\": 1, \"loss\": 3}\n", options);
   ASSERT_EQ(seeds.runs.size(), 2u);
   EXPECT_EQ(seeds.runs[0].name, "3");
 }
@@ -105,7 +107,8 @@ TEST(Assembler, AbsentIsNotZeroAndEvaluationsAreNoRows) {
 }
 
 TEST(Assembler, RowsWithoutAnyStepAreNumbered) {
-  const Rows rows = Read(Format::kJsonl, "{'lr': 0.1, 'name': 'x'}\n{'loss': 2.5, 'epoch': 0.1}\n{'loss': 2.4, 'epoch': 0.2}\n");
+  const Rows rows =
+      Read(Format::kJsonl, "{'lr': 0.1, 'name': 'x'}\n{'loss': 2.5, 'epoch': 0.1}\n{'loss': 2.4, 'epoch': 0.2}\n");
   EXPECT_EQ(rows.runs[0].Steps(), (Steps{0, 1}));
   ASSERT_EQ(rows.losses.warnings.size(), 1u);
   EXPECT_NE(rows.losses.warnings[0].find("gives no steps"), std::string::npos);

@@ -65,7 +65,8 @@ TEST(JsonScanner, StopsBehindAValueWhereAsked) {
 TEST(RecordBuilder, MakesOneFlatRecord) {
   RecordBuilder builder;
   JsonScanner scanner(&builder);
-  scanner.Feed(R"({"a": {"b": 1, "c": "11.5"}, "m": [[1, null], [2]], "v": [1, "NaN"], "rows": [{"x": 1}], "z": null})");
+  scanner.Feed(
+      R"({"a": {"b": 1, "c": "11.5"}, "m": [[1, null], [2]], "v": [1, "NaN"], "rows": [{"x": 1}], "z": null})");
   const Record& record = builder.record;
   ASSERT_EQ(record.size(), 5u);
   EXPECT_EQ(record[0].key, "a/b");

@@ -58,7 +58,8 @@ TEST(KeyMap, FindsCellsOfArrays) {
 
 TEST(KeyMap, WhatIsMappedByHandHasNoOtherName) {
   KeyOptions options;
-  options.map = {{"loss", "train/ce"}, {"step", "it"}, {"attn_logit_max", "qk/{layer}/{head}/max"}, {"grad_norm", "g*"}};
+  options.map = {
+      {"loss", "train/ce"}, {"step", "it"}, {"attn_logit_max", "qk/{layer}/{head}/max"}, {"grad_norm", "g*"}};
   EXPECT_EQ(Of("train/ce", options).signal, Signal::kLoss);
   EXPECT_EQ(Of("loss", options).kind, Meaning::Kind::kNothing);
   EXPECT_EQ(Of("it", options).kind, Meaning::Kind::kStep);

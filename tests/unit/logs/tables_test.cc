@@ -80,7 +80,8 @@ TEST(Document, StringNanMeansNotLoggedOnlyInGoldenValues) {
   const Rows golden = Read(Format::kJson, OwnLog("golden_values.json"));
   EXPECT_EQ(golden.runs[0].rows.size(), 50u);
   EXPECT_EQ(golden.runs[0].rows[0].report.step, 11);
-  const RunSeen list = ReadOne(Format::kJson, R"({"lm loss": {"start_step": 5, "step_interval": 10, "values": [3, "nan", 2]}})");
+  const RunSeen list =
+      ReadOne(Format::kJson, R"({"lm loss": {"start_step": 5, "step_interval": 10, "values": [3, "nan", 2]}})");
   EXPECT_EQ(list.Steps(), (std::vector<model::Step>{5, 25}));
   const RunSeen columns = ReadOne(Format::kJson, R"({"losses": [3, "NaN", 2]})");
   EXPECT_TRUE(std::isnan(columns.Losses()[1]));

@@ -1,6 +1,6 @@
 // Each trainer's log, in the small: the files of tests/corpus were made by us, and hold the quirks of their formats.
-// All but those of a different kind tell the same run of 60 rows: a NaN loss in row 40, an infinite norm in row 41, a norm of
-// 25 in row 30.
+// All but those of a different kind tell the same run of 60 rows: a NaN loss in row 40, an infinite norm in row 41, a
+// norm of 25 in row 30.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -132,9 +132,10 @@ TEST(Nanogpt, ReadsBuildNanogptsFileAndStdout) {
 }
 
 TEST(Nanogpt, AnEvaluationCountsWhereThereIsNothingElse) {
-  EXPECT_EQ(ReadOne(Format::kNanogpt, "step 0: train loss 4.45, val loss 4.44\nstep 200: train loss 2.4, val loss 2.5\n")
-                .Losses(),
-            (std::vector<double>{4.45, 2.4}));
+  EXPECT_EQ(
+      ReadOne(Format::kNanogpt, "step 0: train loss 4.45, val loss 4.44\nstep 200: train loss 2.4, val loss 2.5\n")
+          .Losses(),
+      (std::vector<double>{4.45, 2.4}));
 }
 
 TEST(Torchtitan, TheRankWithALossIsTheRun) {
@@ -152,10 +153,11 @@ TEST(PlainText, ProseWithNumbersIsNoRow) {
 }
 
 TEST(PlainText, ReadsNemosProgressBars) {
-  const RunSeen run = ReadOne(Format::kText,
-                              "Epoch 0: :   1%|          | 567/1000 [01:02<09:59, v_num=0, reduced_train_loss=10.30, "
-                              "global_step=566.0, consumed_samples=567.0]\rEpoch 0: :   1%|     | 568/1000 [01:02<09:59, "
-                              "v_num=0, reduced_train_loss=10.20, global_step=567.0, consumed_samples=568.0]\n");
+  const RunSeen run =
+      ReadOne(Format::kText,
+              "Epoch 0: :   1%|          | 567/1000 [01:02<09:59, v_num=0, reduced_train_loss=10.30, "
+              "global_step=566.0, consumed_samples=567.0]\rEpoch 0: :   1%|     | 568/1000 [01:02<09:59, "
+              "v_num=0, reduced_train_loss=10.20, global_step=567.0, consumed_samples=568.0]\n");
   EXPECT_EQ(run.Steps(), (std::vector<model::Step>{566, 567}));
 }
 
