@@ -1,16 +1,21 @@
 #include "ctl/judge.h"
 
-#include <array>
+#include <algorithm>
 #include <map>
 #include <utility>
 #include <variant>
 
+#include "detect/catalog.h"
 #include "engine/run.h"
 
 namespace gyrostat::ctl {
 namespace {
 
-constexpr std::array<std::string_view, 1> kRules = {"gyrostat"};
+// Rule sets of detect/; the first is gyrostat's own.
+const std::vector<std::string_view>& Rules() {
+  static const std::vector<std::string_view> names = detect::RuleSetNames();
+  return names;
+}
 
 class EngineJudge : public Judge {
  public:
@@ -20,7 +25,7 @@ class EngineJudge : public Judge {
     report_.body.emplace<engine::ReportEvent>();
   }
 
-  std::string_view rules() const override { return kRules[0]; }
+  std::string_view rules() const override { return Rules().front(); }
 
   void OnAttempt() override {
     // Any id will do, as long as each attempt has its own.
@@ -58,12 +63,59 @@ class EngineJudge : public Judge {
   std::map<uint64_t, model::Finding> findings_;  // Ids count up in the order of saying.
 };
 
+// Another tool's rules see the reports and nothing else, as they would inside their trainer.
+class RivalJudge : public Judge {
+ public:
+  RivalJudge(std::string_view rules, const model::ModelSpec& spec)
+      : rules_(rules), detectors_(detect::MakeRuleSet(rules, {}, spec)) {}
+
+  std::string_view rules() const override { return rules_; }
+
+  void OnAttempt() override {
+    if (std::exchange(started_, true))
+      for (size_t i = 0; i < detectors_.size(); ++i) {
+        detectors_[i]->OnBreak(detect::Break::kNewAttempt, last_step_, &said_);
+        Keep(i);
+      }
+  }
+
+  void OnReport(const model::Report& report) override {
+    last_step_ = report.step;
+    for (size_t i = 0; i < detectors_.size(); ++i) {
+      detectors_[i]->Observe(report, &said_);
+      Keep(i);
+    }
+  }
+
+  std::vector<model::Finding> Findings() const override { return findings_; }
+
+ private:
+  // Keys are a detector's own.
+  void Keep(size_t detector) {
+    for (model::Finding& finding : said_) {
+      const auto [place, is_new] = places_.try_emplace({detector, finding.key}, findings_.size());
+      if (is_new) findings_.push_back(std::move(finding));
+      else findings_[place->second] = std::move(finding);
+    }
+    said_.clear();
+  }
+
+  std::string_view rules_;
+  std::vector<std::unique_ptr<detect::Detector>> detectors_;
+  bool started_ = false;
+  model::Step last_step_ = 0;
+  std::vector<model::Finding> said_, findings_;
+  std::map<std::pair<size_t, uint64_t>, size_t> places_;  // (detector, key) → index in findings_.
+};
+
 }  // namespace
 
-std::span<const std::string_view> RuleNames() { return kRules; }
+std::span<const std::string_view> RuleNames() { return Rules(); }
 
-std::unique_ptr<Judge> MakeJudge(std::string_view, const model::ModelSpec& spec, const model::AttnLogitInfo& attn) {
-  return std::make_unique<EngineJudge>(spec, attn);
+std::unique_ptr<Judge> MakeJudge(std::string_view rules, const model::ModelSpec& spec,
+                                 const model::AttnLogitInfo& attn) {
+  if (rules == Rules().front()) return std::make_unique<EngineJudge>(spec, attn);
+  return std::make_unique<RivalJudge>(*std::ranges::find(Rules(), rules), spec);
 }
 
 }  // namespace gyrostat::ctl

@@ -1,4 +1,4 @@
-// Rules that judge a replayed run: gyrostat's own, and later those of others beside them.
+// Rules that judge a replayed run: gyrostat's own, and those of other tools beside them (detect/rivals).
 //
 // gyrostat's run through the daemon's own state machine (engine/run.h): the same reports give the same findings, bit
 // for bit, live and replayed. Not thread-safe.
