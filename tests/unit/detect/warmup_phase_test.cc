@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
+#include "unit/detect/feed.h"
 
 namespace gyrostat::detect {
 namespace {
@@ -42,7 +42,7 @@ TEST(WarmupPhase, AStretchedWarmupGoesOnAfterItsDeclaredEnd) {
 
 TEST(WarmupPhase, AnImpossibleRateIsNone) {
   WarmupPhase phase{model::ModelSpec()};
-  for (const double rate : {0.0, -1.0, std::nan(""), INFINITY}) EXPECT_EQ(At(&phase, 0, rate), Phase::kUnknown) << rate;
+  for (const double rate : {0.0, -1.0, kNan, kInf}) EXPECT_EQ(At(&phase, 0, rate), Phase::kUnknown) << rate;
 }
 
 }  // namespace
