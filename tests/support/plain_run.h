@@ -43,10 +43,13 @@ inline model::Report PlainReport(uint64_t n) {
   const double wiggle = static_cast<double>((n * 2654435761u) % 1000) / 1000 - 0.5;
   report.SetScalar(model::Signal::kLoss, 2 + 4 / (1 + 0.01 * static_cast<double>(n)) + 0.05 * wiggle);
   report.SetScalar(model::Signal::kGradNorm, 1 + 0.1 * wiggle);
+  // The largest, of the last head, stays; the first ones move as real ones do.
   for (uint32_t i = 0; i < kPlainLayers * kPlainHeads; ++i)
-    report.MutableArray(model::Signal::kAttnLogitMax).push_back(8 + static_cast<float>(i) / 8);
+    report.MutableArray(model::Signal::kAttnLogitMax)
+        .push_back(8 + static_cast<float>(i) / 8 + (i == 0 ? 0.1f * static_cast<float>(wiggle) : 0));
+  // Together less than the global norm: the rest is the embedding's.
   for (uint32_t i = 0; i < kPlainLayers; ++i)
-    report.MutableArray(model::Signal::kLayerGradNorm).push_back(0.5f + static_cast<float>(i));
+    report.MutableArray(model::Signal::kLayerGradNorm).push_back(0.5f + 0.1f * static_cast<float>(i));
   return report;
 }
 

@@ -30,6 +30,13 @@ void AddArray(model::Signal signal, const std::vector<float>& values, v1::Report
   added->set_values(values.data(), values.size() * sizeof(float));
 }
 
+// A pre-norm model: the stream grows by one at each layer, and the blocks' gradients are most of the global norm of 1.
+double Usual(model::Signal signal, size_t place, uint32_t layers) {
+  if (signal == model::Signal::kLayerGradNorm) return 0.9 / std::sqrt(layers);
+  const double mean_square = 1 + static_cast<double>(place);
+  return signal == model::Signal::kHiddenMs ? mean_square : 4 * std::sqrt(mean_square);
+}
+
 }  // namespace
 
 std::optional<Scenario> ScenarioOf(const std::string& name) {
@@ -122,8 +129,10 @@ void SyntheticRun::FillArrays(v1::Report* out) {
                                                         {model::Signal::kHiddenAbsmax, options_.layers + 1}};
   for (const auto& [signal, length] : per_layer) {
     layer_values_.resize(length);
-    for (size_t i = 0; i < length; ++i)
-      layer_values_[i] = static_cast<float>(1 + 0.01 * Noise(options_.seed, step, (uint64_t{1} << 32) + i));
+    for (size_t i = 0; i < length; ++i) {
+      const double noise = 1 + 0.01 * Noise(options_.seed, step, (uint64_t{1} << 32) + i);
+      layer_values_[i] = static_cast<float>(Usual(signal, i, options_.layers) * noise);
+    }
     AddArray(signal, layer_values_, out);
   }
 }
