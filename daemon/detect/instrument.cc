@@ -40,15 +40,17 @@ Instrument::Doubt Instrument::LookAtSum(const model::Report& report) const {
   const std::span<const float> layers = report.Array(Signal::kLayerGradNorm);
   const double total = report.Scalar(Signal::kGradNorm);
   if (layers.empty() || !report.Has(Signal::kGradNorm) || !std::isfinite(total) || total <= 0) return {};
-  double squares = 0;
-  const auto add = [&squares](double v) {
-    if (std::isfinite(v) && v > 0) squares += v * v;
-  };
+  double squares = 0, outer = 0;
   for (const float v : layers) {
     if (!IsFinite(v)) return {};
-    add(v);
+    if (v > 0) squares += static_cast<double>(v) * v;
   }
-  for (const Signal part : {Signal::kEmbeddingGradNorm, Signal::kOutputGradNorm}) add(report.Scalar(part));
+  // Embedding and output head may be one matrix, reported twice: the larger one is there in any case.
+  for (const Signal part : {Signal::kEmbeddingGradNorm, Signal::kOutputGradNorm}) {
+    const double v = report.Scalar(part);
+    if (std::isfinite(v)) outer = std::max(outer, v);
+  }
+  squares += outer * outer;
   const double sum = std::sqrt(squares);
   return {.measured = true, .wrong = sum > total * (1 + options_.sum_slack), .signal = Signal::kGradNorm, .layer = {},
           .value = total, .expected = sum};

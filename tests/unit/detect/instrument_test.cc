@@ -49,6 +49,7 @@ TEST(Instrument, PartsThatExceedTheWhole) {
       Healthy(step, r);
       r->MutableArray(Signal::kLayerGradNorm) = {3, 0, 0, 0};
       r->SetScalar(Signal::kEmbeddingGradNorm, 4);
+      r->SetScalar(Signal::kOutputGradNorm, 4);  // Tied to the embedding: the same gradient, reported twice.
       r->SetScalar(Signal::kGradNorm, total + 1e-6 * step);
     });
   };
