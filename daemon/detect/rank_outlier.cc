@@ -22,10 +22,11 @@ const char* FieldName(uint32_t field) {
   return field == 1 ? "loss" : field == 2 ? "gradient norm" : "step time";
 }
 
-// Sorts the first `count` and returns their median.
+// Of the first `count`, which it reorders.
 double Median(std::array<double, model::kRankSlotsMax>* values, size_t count) {
-  std::sort(values->begin(), values->begin() + static_cast<std::ptrdiff_t>(count));
-  return 0.5 * ((*values)[count / 2] + (*values)[(count - 1) / 2]);
+  const auto begin = values->begin(), middle = begin + static_cast<std::ptrdiff_t>(count / 2);
+  std::nth_element(begin, middle, begin + static_cast<std::ptrdiff_t>(count));
+  return count % 2 == 1 ? *middle : 0.5 * (*middle + *std::max_element(begin, middle));
 }
 
 size_t Slots(std::span<const float> digest) {
@@ -124,13 +125,16 @@ void RankOutlier::ObserveWeights(std::span<const float> digest, const Sustained:
     if (IsRank(At(digest, slot, kRank)) && IsFinite(v) && !model::IsAbsent(v)) sums[count++] = v;
   }
   if (count < 2) return;
-  // The checksum that most ranks have; the first rank with another is the odd one. Of two, both.
-  std::array<double, model::kRankSlotsMax> sorted = sums;
-  const double usual = count > 2 ? (Median(&sorted, count), sorted[(count - 1) / 2]) : sums[0];
-  const auto odd = static_cast<uint32_t>(
-      std::count_if(sums.begin(), sums.begin() + static_cast<std::ptrdiff_t>(count), [usual](double v) {
-        return v != usual;
-      }));
+  const auto end = sums.begin() + static_cast<std::ptrdiff_t>(count);
+  double usual = sums[0];
+  auto odd = static_cast<uint32_t>(count - static_cast<size_t>(std::count(sums.begin(), end, usual)));
+  if (odd > 0 && count > 2) {
+    // The checksum that most ranks have, where most have one: the middle of all.
+    std::array<double, model::kRankSlotsMax> sorted = sums;
+    std::sort(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(count));
+    usual = sorted[count / 2];
+    odd = static_cast<uint32_t>(count - static_cast<size_t>(std::count(sums.begin(), end, usual)));
+  }
   std::optional<Severity> severity;
   if (odd > 0) severity = state_.weights.run() >= 1 ? Severity::kCritical : Severity::kWarning;
   state_.weights.Observe(
