@@ -1,6 +1,7 @@
 // Real training runs, labelled by their README: healthy ones raise nothing above info, failing ones are found in time.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
@@ -93,6 +94,37 @@ TEST_F(RecordedRuns, OneBadBatchIsAtMostAWarningAndHeals) {
 TEST_F(RecordedRuns, ADataIncidentOfTenBatchesIsAWarning) {
   EXPECT_EQ(Worst("s5_bad.random10").at("loss_spike").severity, model::Severity::kWarning);
   EXPECT_EQ(Worst("s5_bad.random10").at("loss_spike").step_begin, 250);
+}
+
+// experiments.md §3: the ratio passes its limit at 10-11 (warm-up 20), 16-19 (60), 18-23 (12 layers); the loss shows
+// it 90 to 120 steps later.
+TEST_F(RecordedRuns, PostNormCollapsesAreFoundDuringTheWarmup) {
+  const std::map<std::string, model::Step> expected = {
+      {"s2_base.w20_s0", 11}, {"s2_base.w20_s1", 12}, {"s2_auto.base_s2", 19}, {"s3_deep12.post_s0", 23}};
+  for (const auto& [name, latest] : expected) {
+    const std::vector<model::Finding> said = Judge(Read(name));
+    const auto first = std::find_if(said.begin(), said.end(), [](const model::Finding& f) {
+      return f.detector == "grad_profile" && f.recommend == model::InterventionKind::kWarmupExtension;
+    });
+    ASSERT_NE(first, said.end()) << name;
+    EXPECT_LE(first->step_detected, latest) << name;
+    EXPECT_EQ(Worst(name).at("grad_profile").severity, model::Severity::kCritical) << name;
+    EXPECT_EQ(Worst(name).at("warmup").severity, model::Severity::kWarning) << name;
+  }
+}
+
+TEST_F(RecordedRuns, OverflowsAreWarnedOfEightyStepsBefore) {
+  for (const auto& [name, overflow] : {std::pair{"s8_llama.none_s0", 189}, std::pair{"s8_fp16.lr.16_s0", 258}}) {
+    const model::Finding finding = Worst(name).at("headroom");
+    EXPECT_EQ(finding.severity, model::Severity::kCritical) << name;
+    EXPECT_LE(finding.step_detected, overflow - 80) << name;
+    EXPECT_EQ(finding.layer, 3u) << name;
+    EXPECT_EQ(finding.recommend, model::InterventionKind::kLrScale) << name;
+  }
+}
+
+TEST_F(RecordedRuns, ARampThatNeverEndsIsSeenInTheLossWhileTheRateRises) {
+  EXPECT_EQ(Worst("s7b_ramp.s0").at("warmup").recommend, model::InterventionKind::kLrScale);
 }
 
 TEST_F(RecordedRuns, AnOverflowToNanIsCriticalAndNamesTheStream) {
