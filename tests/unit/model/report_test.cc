@@ -61,5 +61,13 @@ TEST(CheckShapes, TakesLayersOrBoundariesForHiddenStates) {
   EXPECT_NE(CheckShapes(report, TwoByThree()), "");
 }
 
+TEST(CheckShapes, ARankDigestIsWholeSlotsOfUpToSixtyFourRanks) {
+  for (const size_t size : {5u, 7u, 320u, 325u}) {
+    Report report;
+    report.MutableArray(Signal::kRankDigest).assign(size, 1.f);
+    EXPECT_EQ(CheckShapes(report, TwoByThree()).empty(), size == 5 || size == 320) << size;
+  }
+}
+
 }  // namespace
 }  // namespace gyrostat::model
