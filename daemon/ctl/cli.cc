@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ctl/address.h"
+#include "ctl/judge.h"
 
 namespace gyrostat::ctl {
 namespace {
@@ -15,13 +16,14 @@ constexpr char kDefaultAddress[] = "127.0.0.1:7431";
 
 constexpr char kAbout[] =
     "gyrostatctl: look at training runs, and answer what gyrostat proposes.\n\n"
-    "It talks to a gyrostatd; check-config, qk-clip and completion need none.";
+    "It talks to a gyrostatd; replay, check-config, check-model, qk-clip and completion need none.";
 constexpr char kEpilogue[] =
     "\nExamples:\n"
     "  gyrostatctl runs                           what reports, and what is open\n"
     "  gyrostatctl watch my-run                   live, on one screen\n"
     "  gyrostatctl findings my-run --open         what is wrong now\n"
     "  gyrostatctl approve my-run/3               let a proposal happen\n"
+    "  gyrostatctl replay train.log               judge a finished run, whatever wrote its log\n"
     "  gyrostatctl mode --all observe             stop everything gyrostat does to jobs\n"
     "  gyrostatctl runs --json | jq .run          one JSON object a line, for every command\n\n"
     "Exit codes: 0 done; 1 refused, invalid input, or findings under --fail-on; 2 usage; 3 no daemon answers.\n"
@@ -32,7 +34,8 @@ struct Draft {
   Request request;
   std::vector<std::string> mode_words;
   double interval_s = 1;
-  std::string logits, shell;
+  std::string logits, shell, format = "auto";
+  std::vector<std::string> maps, rules;
 };
 
 // CLI11 answers "missing" and "unknown" through exceptions; our own second looks use the same way out, inside this
@@ -142,6 +145,53 @@ void AddOffline(CLI::App* app, Draft* draft) {
   sub->add_option("SHELL", draft->shell, "bash")->required()->check(CLI::IsMember({"bash"}));
 }
 
+std::vector<std::string> FormatTokens() {
+  std::vector<std::string> tokens;
+  for (const logs::Format each : logs::Formats()) tokens.emplace_back(logs::Token(each));
+  return tokens;
+}
+
+constexpr char kReplayExamples[] =
+    "  gyrostatctl replay train.log                          any trainer's log; the format is found\n"
+    "  gyrostatctl replay trainer_state.json events.out.*    several files, several formats\n"
+    "  gyrostatctl replay --html report.html wandb.csv       a page to look at and send on\n"
+    "  gyrostatctl replay --fail-on critical run.jsonl       exit 1 on a critical finding: for scripts\n"
+    "  gyrostatctl replay --map loss=train/ce --map step=it odd.csv\n"
+    "  gyrostatctl replay --map 'attn_logit_max=attn/{layer}/{head}/max' odd.jsonl\n"
+    "  gyrostatctl replay --json run.log.gz | jq '.findings[] | select(.severity == \"critical\")'\n\n"
+    "What is read: loss, gradient norm and learning rate under their usual names, the loss scale, and every\n"
+    "signal of gyrostat under its own name, also layer by layer (grad_norm/layer3, logits/layer0/max_p95).\n"
+    "A log whose names are unusual is told with the names it has; --map says what they mean.\n"
+    "Runs: a column run_id or run (or --run-column) tells several in one file apart. A step that repeats or\n"
+    "goes back is a restart of the same run.\n"
+    "Findings are those that a daemon would have made of the same reports, bit for bit. --model names a spec\n"
+    "(or a Hugging Face config.json), without which rules that depend on the model rest.\n";
+
+void AddReplay(CLI::App* app, Draft* draft) {
+  Request& request = draft->request;
+  CLI::App* sub = Add(app, draft, Command::kReplay, "replay", "Judge logs of finished runs, without a daemon",
+                      kReplayExamples);
+  sub->add_option("FILE", request.files, "Logs, plain or gzipped; - is the standard input")->required();
+  sub->add_option("--format", draft->format, "Of all files (auto: found from their first bytes)")
+      ->check(CLI::IsMember(FormatTokens()));
+  sub->add_option("--run-column", request.reading.keys.run_column, "The column that names the run (run_id, run)")
+      ->option_text("COLUMN");
+  sub->add_option("--map", draft->maps,
+                  "SIGNAL=COLUMN: what a name of the log means; {layer} and {head} stand for numbers in it")
+      ->option_text("SIGNAL=COLUMN")->allow_extra_args(false);
+  sub->add_option("--model", request.model, "The model, as a spec or a Hugging Face config.json")->option_text("FILE");
+  std::vector<std::string> rules(RuleNames().begin(), RuleNames().end());
+  rules.emplace_back("all");
+  sub->add_option("--rules", draft->rules, "Whose rules judge (gyrostat)")
+      ->check(CLI::IsMember(rules))->allow_extra_args(false);
+  sub->add_option("--fail-on", request.fail_on, "Exit 1 if a finding of this severity or above is printed")
+      ->check(CLI::IsMember({"warning", "critical"}));
+  sub = Add(app, draft, Command::kCheckModel, "check-model", "Check a model spec, and see what is known of the model",
+            "  gyrostatctl check-model spec.json\n"
+            "  gyrostatctl check-model config.json      of Hugging Face\n");
+  sub->add_option("FILE", request.file, "A spec as in gyrostat JSONL, or a config.json")->required();
+}
+
 void Build(CLI::App* app, Draft* draft) {
   app->description(kAbout);
   app->footer(kEpilogue);
@@ -153,6 +203,7 @@ void Build(CLI::App* app, Draft* draft) {
   app->add_option("--token-file", draft->request.token_file, "File with the access token")->option_text("FILE");
   AddReading(app, draft);
   AddActing(app, draft);
+  AddReplay(app, draft);
   AddOffline(app, draft);
 }
 
@@ -180,11 +231,28 @@ void FinishQkClip(Draft* draft) {
   request.logits = *logits;
 }
 
+void FinishReplay(Draft* draft) {
+  Request& request = draft->request;
+  request.reading.format = *logs::FormatOf(draft->format);
+  for (const std::string& each : draft->maps) {
+    std::string error;
+    const auto mapping = logs::ParseMapping(each, &error);
+    if (!mapping) Refuse("--map: " + error);
+    request.reading.keys.map.push_back(*mapping);
+  }
+  for (const std::string& each : draft->rules) {
+    if (each == "all") request.rules.assign(RuleNames().begin(), RuleNames().end());
+    else if (std::ranges::find(request.rules, each) == request.rules.end()) request.rules.push_back(each);
+  }
+  if (request.rules.empty()) request.rules.emplace_back(RuleNames().front());
+}
+
 void Finish(const Environment& environment, Draft* draft) {
   Request& request = draft->request;
   if (request.address.empty()) request.address = environment.address;
   if (request.address.empty()) request.address = kDefaultAddress;
   const bool offline = request.command == Command::kQkClip || request.command == Command::kCheckConfig ||
+                       request.command == Command::kCheckModel || request.command == Command::kReplay ||
                        request.command == Command::kCompletion;
   const std::string wrong = offline ? "" : CheckAddress(request.address);
   if (!wrong.empty()) Refuse(wrong);
@@ -192,6 +260,7 @@ void Finish(const Environment& environment, Draft* draft) {
   request.interval_ms = static_cast<uint32_t>(std::lround(draft->interval_s * 1000));
   if (request.command == Command::kMode) FinishMode(draft);
   if (request.command == Command::kQkClip) FinishQkClip(draft);
+  if (request.command == Command::kReplay) FinishReplay(draft);
   if (request.command == Command::kSeries) {
     if (request.head && !request.layer) Refuse("--head needs --layer: heads are counted within a layer");
     if (request.from_step && request.to_step && *request.from_step > *request.to_step)

@@ -235,6 +235,8 @@ int RunCommand(const Request& request, Control* control, const Console& console)
     case Command::kCheckConfig:
     case Command::kDoctor:
     case Command::kQkClip:
+    case Command::kReplay:
+    case Command::kCheckModel:
     case Command::kCompletion: break;
   }
   GYROSTAT_CHECK(false);  // main.cc keeps the offline commands for itself.

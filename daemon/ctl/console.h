@@ -21,6 +21,7 @@ struct Console {
   Style style;
   bool terminal = false;        // `out` is one: watch may redraw, series may summarise.
   std::function<Size()> size = [] { return Size(); };  // Asked again at each redraw: windows change.
+  bool err_terminal = false;    // `err` is one: progress may be shown.
 };
 
 }  // namespace gyrostat::ctl

@@ -19,7 +19,9 @@
 #include "ctl/doctor_facts.h"
 #include "ctl/grpc_control.h"
 #include "ctl/qk_clip.h"
+#include "ctl/replay.h"
 #include "ctl/request.h"
+#include "ctl/spec_file.h"
 #include "ctl/token.h"
 
 namespace gyrostat::ctl {
@@ -58,7 +60,8 @@ bool SpeaksUnicode() {
 }
 
 Console MakeConsole() {
-  Console console{std::cout, std::cerr, base::SystemClock(), {}, isatty(STDOUT_FILENO) != 0, TerminalSize};
+  Console console{std::cout, std::cerr, base::SystemClock(), {}, isatty(STDOUT_FILENO) != 0, TerminalSize,
+                  isatty(STDERR_FILENO) != 0};
   console.style.colour = console.terminal && Variable("NO_COLOR").empty() && Variable("TERM") != "dumb";
   console.style.unicode = SpeaksUnicode();
   console.style.columns = console.terminal ? TerminalSize().columns : 0;
@@ -79,6 +82,8 @@ int Run(const Request& request, const Console& console) {
     case Command::kCheckConfig:
       return CheckConfig(request, console, [](const std::string& file) { return config::LoadFile(file).status(); });
     case Command::kQkClip: return QkClip(request, console);
+    case Command::kReplay: return ReplayFiles(request, console);
+    case Command::kCheckModel: return CheckModel(request, console);
     case Command::kCompletion: console.out << BashCompletion(); return kDone;
     default: break;
   }

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "logs/log_file.h"
+
 namespace gyrostat::ctl {
 
 // Exit codes, fixed by the contract: scripts rely on them.
@@ -18,7 +20,7 @@ enum ExitCode : int {
 
 enum class Command {
   kRuns, kShow, kFindings, kInterventions, kApprove, kReject, kMode, kWatch, kSeries, kCheckConfig, kDoctor, kQkClip,
-  kCompletion,
+  kCompletion, kReplay, kCheckModel,
 };
 
 struct Request {
@@ -29,7 +31,7 @@ struct Request {
 
   std::string run;         // Of show, findings, interventions, watch, series, mode.
   bool open_only = false;  // findings
-  std::string fail_on;     // findings: "", "warning" or "critical".
+  std::string fail_on;     // findings, replay: "", "warning" or "critical".
   std::string id;          // approve, reject
   std::string reason, author;
   bool all = false;        // mode
@@ -39,7 +41,10 @@ struct Request {
   std::string signal;           // series
   std::optional<uint32_t> layer, head;
   std::optional<int64_t> from_step, to_step;
-  std::string file;      // check-config
+  std::string file;      // check-config, check-model
+  std::vector<std::string> files, rules;  // replay; rules are names that ctl/judge.h knows.
+  logs::ReadOptions reading;
+  std::string model, html;  // Files; empty: none.
   std::string data_dir;  // doctor; empty: ask the daemon.
   double tau = 0;        // qk-clip
   std::vector<double> logits;

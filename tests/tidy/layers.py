@@ -14,6 +14,7 @@ LIBRARIES = {
     "CLI/": ["daemon/ctl/cli.cc", "daemon/service/flags.cc"],
     "sqlite3.h": ["store"],
     "blosc.h": ["store"],
+    "zlib.h": ["logs"],
     "openssl/": ["store"],
     "prometheus/": ["telemetry"],
     "httplib.h": ["web", "daemon/ctl/doctor_facts.cc"],

@@ -1,0 +1,88 @@
+#include "ctl/curve.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "model/signal.h"
+
+namespace gyrostat::ctl {
+namespace {
+
+void Merge(const Curve::Bucket& from, Curve::Bucket* into) {
+  into->last = from.last;
+  into->low = std::min(into->low, from.low);
+  into->high = std::max(into->high, from.high);
+  into->values += from.values;
+  into->nonfinite += from.nonfinite;
+}
+
+// NaN beats all, and all beat what was not measured.
+float Larger(float a, float b) {
+  if (std::isnan(a) || std::isnan(b)) return std::numeric_limits<float>::quiet_NaN();
+  return std::max(a, b);
+}
+
+}  // namespace
+
+void Curve::Add(model::Step step, double value) {
+  if (values_++ == 0) first_ = value;
+  last_ = value;
+  Bucket one{step, step, INFINITY, -INFINITY, 1, 0};
+  if (std::isfinite(value)) one.low = one.high = value;
+  else one.nonfinite = 1;
+  if (!buckets_.empty() && buckets_.back().values < per_bucket_) {
+    Merge(one, &buckets_.back());
+    return;
+  }
+  if (buckets_.size() >= buckets_max_) {
+    for (size_t i = 0; i + 1 < buckets_.size(); i += 2) {
+      Merge(buckets_[i + 1], &buckets_[i]);
+      buckets_[i / 2] = buckets_[i];
+    }
+    buckets_.resize(buckets_.size() / 2);
+    per_bucket_ *= 2;
+  }
+  buckets_.push_back(one);
+}
+
+std::vector<double> Curve::Highs() const {
+  std::vector<double> highs;
+  highs.reserve(buckets_.size());
+  for (const Bucket& each : buckets_) highs.push_back(each.nonfinite > 0 ? std::nan("") : each.high);
+  return highs;
+}
+
+void LayerMap::Halve() {
+  const size_t half = columns() / 2;
+  for (size_t c = 0; c < half; ++c) {
+    firsts_[c] = firsts_[2 * c];
+    for (size_t l = 0; l < layers_; ++l) cells_[c * layers_ + l] = Larger(At(2 * c, l), At(2 * c + 1, l));
+  }
+  firsts_.resize(half);
+  cells_.resize(half * layers_);
+  per_column_ *= 2;
+  in_last_ = per_column_;
+}
+
+void LayerMap::Add(model::Step step, std::span<const float> values, size_t layers) {
+  if (layers == 0 || values.size() % layers != 0) return;
+  if (layers_ == 0) layers_ = layers;
+  if (layers != layers_) return;  // A report of another shape is of another model.
+  if (firsts_.empty() || in_last_ >= per_column_) {
+    if (columns() >= columns_max_) Halve();
+    firsts_.push_back(step);
+    cells_.resize(cells_.size() + layers_, model::kAbsent);
+    in_last_ = 0;
+  }
+  ++in_last_;
+  const size_t heads = values.size() / layers, base = (columns() - 1) * layers_;
+  for (size_t l = 0; l < layers; ++l) {
+    float most = model::kAbsent;
+    for (const float value : values.subspan(l * heads, heads))
+      most = Larger(most, std::isinf(value) ? std::numeric_limits<float>::quiet_NaN() : value);
+    cells_[base + l] = Larger(cells_[base + l], most);
+  }
+}
+
+}  // namespace gyrostat::ctl

@@ -1,0 +1,40 @@
+// Rules that judge a replayed run: gyrostat's own, and later those of others beside them.
+//
+// gyrostat's run through the daemon's own state machine (engine/run.h): the same reports give the same findings, bit
+// for bit, live and replayed. Not thread-safe.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/finding.h"
+#include "model/model_spec.h"
+#include "model/report.h"
+
+namespace gyrostat::ctl {
+
+class Judge {
+ public:
+  virtual ~Judge() = default;
+  virtual std::string_view rules() const = 0;  // As --rules takes it.
+
+  // The job starts, or starts again. Comes before its first report.
+  virtual void OnAttempt() = 0;
+  // Shapes fit the spec; steps rise within an attempt.
+  virtual void OnReport(const model::Report& report) = 0;
+
+  // In the order in which they were first said; each as it was last said.
+  virtual std::vector<model::Finding> Findings() const = 0;
+};
+
+// What --rules takes, `all` apart.
+std::span<const std::string_view> RuleNames();
+
+// `rules` is one of RuleNames().
+std::unique_ptr<Judge> MakeJudge(std::string_view rules, const model::ModelSpec& spec,
+                                 const model::AttnLogitInfo& attn);
+
+}  // namespace gyrostat::ctl

@@ -1,0 +1,76 @@
+#include "ctl/replay.h"
+
+#include <algorithm>
+
+#include "ctl/render.h"
+#include "ctl/replay_page.h"
+#include "ctl/replayed.h"
+#include "ctl/spec_file.h"
+#include "logs/log_file.h"
+
+namespace gyrostat::ctl {
+namespace {
+
+constexpr uint64_t kProgressFromBytes = uint64_t{8} << 20;  // What is smaller is read before one has looked.
+
+// One line on the error stream's terminal, rewritten as the file is read.
+class ProgressLine {
+ public:
+  ProgressLine(const Console& console, std::string file) : console_(console), file_(std::move(file)) {}
+  ~ProgressLine() {
+    if (shown_ >= 0) console_.err << "\r\x1b[K" << std::flush;
+  }
+  void operator()(uint64_t done, uint64_t total) {
+    if (!console_.err_terminal || total < kProgressFromBytes) return;
+    const int percent = static_cast<int>(100 * std::min(done, total) / total);
+    if (percent == shown_) return;
+    shown_ = percent;
+    console_.err << "\r\x1b[K" << Escape(file_) << " " << percent << " %" << std::flush;
+  }
+
+ private:
+  const Console& console_;
+  std::string file_;
+  int shown_ = -1;
+};
+
+bool Fails(const Replayed& run, const std::string& fail_on) {
+  return !fail_on.empty() && std::ranges::any_of(run.findings, [&fail_on](const RuledFinding& each) {
+    return SeverityRank(model::Token(each.finding.severity)) >= SeverityRank(fail_on);
+  });
+}
+
+}  // namespace
+
+int ReplayFiles(const Request& request, const Console& console) {
+  ReplayOptions options;
+  options.rules = request.rules;
+  if (!request.model.empty()) {
+    const auto spec = ReadModel(request.model);
+    if (!spec.ok()) {
+      console.err << "gyrostatctl: " << Escape(std::string(spec.status().message())) << "\n";
+      return kRefused;
+    }
+    options.model = *spec;
+  }
+  int code = kDone;
+  bool first = true;
+  for (const std::string& file : request.files) {
+    Replay replay(options);
+    ProgressLine progress(console, file);
+    const logs::ReadOutcome outcome = logs::ReadLog(
+        file, request.reading, &replay, [&progress](uint64_t done, uint64_t total) { progress(done, total); });
+    for (const Replayed& run : replay.Take(file, outcome)) {
+      if (request.json) console.out << Json(run) << "\n" << std::flush;
+      else console.out << (first ? "" : "\n") << RenderReplayed(run, console.style) << std::flush;
+      first = false;
+      if (Fails(run, request.fail_on)) code = kRefused;
+    }
+    if (outcome.error.empty()) continue;
+    console.err << "gyrostatctl: " << Escape(outcome.error) << "\n";
+    code = kRefused;
+  }
+  return code;
+}
+
+}  // namespace gyrostat::ctl
