@@ -1,16 +1,17 @@
 #include "ctl/judge.h"
 
-#include <array>
+#include <algorithm>
 #include <map>
 #include <utility>
 #include <variant>
 
+#include "detect/catalog.h"
 #include "engine/run.h"
 
 namespace gyrostat::ctl {
 namespace {
 
-constexpr std::array<std::string_view, 1> kRules = {"gyrostat"};
+constexpr std::string_view kOurs = "gyrostat";
 
 class EngineJudge : public Judge {
  public:
@@ -20,7 +21,7 @@ class EngineJudge : public Judge {
     report_.body.emplace<engine::ReportEvent>();
   }
 
-  std::string_view rules() const override { return kRules[0]; }
+  std::string_view rules() const override { return kOurs; }
 
   void OnAttempt() override {
     // Any id will do, as long as each attempt has its own.
@@ -58,12 +59,61 @@ class EngineJudge : public Judge {
   std::map<uint64_t, model::Finding> findings_;  // Ids count up in the order of saying.
 };
 
+// The rules of another tool: detectors alone, as no engine runs them.
+class RivalJudge : public Judge {
+ public:
+  RivalJudge(std::string_view rules, const model::ModelSpec& spec)
+      : rules_(rules), detectors_(detect::MakeRuleSet(rules, detect::DetectOptions(), spec)) {}
+
+  std::string_view rules() const override { return rules_; }
+
+  void OnAttempt() override {
+    if (!started_) {
+      started_ = true;
+      return;
+    }
+    for (const auto& detector : detectors_) detector->OnBreak(detect::Break::kNewAttempt, step_, &said_);
+    Take();
+  }
+
+  void OnReport(const model::Report& report) override {
+    step_ = report.step;
+    for (const auto& detector : detectors_) detector->Observe(report, &said_);
+    Take();
+  }
+
+  std::vector<model::Finding> Findings() const override { return findings_; }
+
+ private:
+  // What is said again replaces what was said under its key.
+  void Take() {
+    for (model::Finding& finding : said_) {
+      const auto [at, fresh] = places_.emplace(std::pair(finding.detector, finding.key), findings_.size());
+      if (fresh) findings_.push_back(std::move(finding));
+      else findings_[at->second] = std::move(finding);
+    }
+    said_.clear();
+  }
+
+  std::string_view rules_;
+  std::vector<std::unique_ptr<detect::Detector>> detectors_;
+  bool started_ = false;
+  model::Step step_ = 0;
+  std::vector<model::Finding> said_, findings_;
+  std::map<std::pair<std::string, uint64_t>, size_t> places_;
+};
+
 }  // namespace
 
-std::span<const std::string_view> RuleNames() { return kRules; }
+std::span<const std::string_view> RuleNames() {
+  static const std::vector<std::string_view> names = detect::RuleSetNames();
+  return names;
+}
 
-std::unique_ptr<Judge> MakeJudge(std::string_view, const model::ModelSpec& spec, const model::AttnLogitInfo& attn) {
-  return std::make_unique<EngineJudge>(spec, attn);
+std::unique_ptr<Judge> MakeJudge(std::string_view rules, const model::ModelSpec& spec,
+                                 const model::AttnLogitInfo& attn) {
+  if (rules == kOurs) return std::make_unique<EngineJudge>(spec, attn);
+  return std::make_unique<RivalJudge>(*std::ranges::find(RuleNames(), rules), spec);
 }
 
 }  // namespace gyrostat::ctl
