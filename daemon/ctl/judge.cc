@@ -11,11 +11,7 @@
 namespace gyrostat::ctl {
 namespace {
 
-// Rule sets of detect/; the first is gyrostat's own.
-const std::vector<std::string_view>& Rules() {
-  static const std::vector<std::string_view> names = detect::RuleSetNames();
-  return names;
-}
+constexpr std::string_view kOurs = "gyrostat";
 
 class EngineJudge : public Judge {
  public:
@@ -25,7 +21,7 @@ class EngineJudge : public Judge {
     report_.body.emplace<engine::ReportEvent>();
   }
 
-  std::string_view rules() const override { return Rules().front(); }
+  std::string_view rules() const override { return kOurs; }
 
   void OnAttempt() override {
     // Any id will do, as long as each attempt has its own.
@@ -63,39 +59,38 @@ class EngineJudge : public Judge {
   std::map<uint64_t, model::Finding> findings_;  // Ids count up in the order of saying.
 };
 
-// Another tool's rules see the reports and nothing else, as they would inside their trainer.
+// The rules of another tool: detectors alone, as no engine runs them.
 class RivalJudge : public Judge {
  public:
   RivalJudge(std::string_view rules, const model::ModelSpec& spec)
-      : rules_(rules), detectors_(detect::MakeRuleSet(rules, {}, spec)) {}
+      : rules_(rules), detectors_(detect::MakeRuleSet(rules, detect::DetectOptions(), spec)) {}
 
   std::string_view rules() const override { return rules_; }
 
   void OnAttempt() override {
-    if (std::exchange(started_, true))
-      for (size_t i = 0; i < detectors_.size(); ++i) {
-        detectors_[i]->OnBreak(detect::Break::kNewAttempt, last_step_, &said_);
-        Keep(i);
-      }
+    if (!started_) {
+      started_ = true;
+      return;
+    }
+    for (const auto& detector : detectors_) detector->OnBreak(detect::Break::kNewAttempt, step_, &said_);
+    Take();
   }
 
   void OnReport(const model::Report& report) override {
-    last_step_ = report.step;
-    for (size_t i = 0; i < detectors_.size(); ++i) {
-      detectors_[i]->Observe(report, &said_);
-      Keep(i);
-    }
+    step_ = report.step;
+    for (const auto& detector : detectors_) detector->Observe(report, &said_);
+    Take();
   }
 
   std::vector<model::Finding> Findings() const override { return findings_; }
 
  private:
-  // Keys are a detector's own.
-  void Keep(size_t detector) {
+  // What is said again replaces what was said under its key.
+  void Take() {
     for (model::Finding& finding : said_) {
-      const auto [place, is_new] = places_.try_emplace({detector, finding.key}, findings_.size());
-      if (is_new) findings_.push_back(std::move(finding));
-      else findings_[place->second] = std::move(finding);
+      const auto [at, fresh] = places_.emplace(std::pair(finding.detector, finding.key), findings_.size());
+      if (fresh) findings_.push_back(std::move(finding));
+      else findings_[at->second] = std::move(finding);
     }
     said_.clear();
   }
@@ -103,19 +98,22 @@ class RivalJudge : public Judge {
   std::string_view rules_;
   std::vector<std::unique_ptr<detect::Detector>> detectors_;
   bool started_ = false;
-  model::Step last_step_ = 0;
+  model::Step step_ = 0;
   std::vector<model::Finding> said_, findings_;
-  std::map<std::pair<size_t, uint64_t>, size_t> places_;  // (detector, key) → index in findings_.
+  std::map<std::pair<std::string, uint64_t>, size_t> places_;
 };
 
 }  // namespace
 
-std::span<const std::string_view> RuleNames() { return Rules(); }
+std::span<const std::string_view> RuleNames() {
+  static const std::vector<std::string_view> names = detect::RuleSetNames();
+  return names;
+}
 
 std::unique_ptr<Judge> MakeJudge(std::string_view rules, const model::ModelSpec& spec,
                                  const model::AttnLogitInfo& attn) {
-  if (rules == Rules().front()) return std::make_unique<EngineJudge>(spec, attn);
-  return std::make_unique<RivalJudge>(*std::ranges::find(Rules(), rules), spec);
+  if (rules == kOurs) return std::make_unique<EngineJudge>(spec, attn);
+  return std::make_unique<RivalJudge>(*std::ranges::find(RuleNames(), rules), spec);
 }
 
 }  // namespace gyrostat::ctl

@@ -13,14 +13,14 @@ using model::Severity;
 using model::Signal;
 
 constexpr uint8_t kStateVersion = 1;
-constexpr size_t kRecentMax = 48;  // The long window, and as much again as it takes to notice.
+constexpr size_t kRecentMax = 128;  // A jump must be in sight when it has lasted for shift_info_records.
 // A jump is told from the medians of so many values on either side.
 constexpr size_t kSide = 8;
 // The noise is at least this share of the loss: logs are rounded.
 constexpr double kNoiseShare = 0.002;
 // One record's evidence is at most so many limits: a single huge median must not decide alone.
 constexpr double kEvidencePerRecordMax = 4;
-// A shift that climbs to so many times what it was when it was seen is a climb after all.
+// A shift that climbs to so many times what the jump made of it is a climb after all.
 constexpr double kShiftClimbs = 1.5;
 
 double MedianOf(const double* first) {
@@ -67,7 +67,7 @@ double Divergence::Lowest() const { return state_.slow.known() ? state_.slow.low
 
 // The index in `recent` where one jump makes up most of the excess: what was before it stood near the best level.
 // Nothing where the level rather climbed.
-std::optional<size_t> Divergence::Jump() const {
+std::optional<size_t> Divergence::Jump(double* excess_after) const {
   const double excess = Excess(), share = options_.shift_share * excess;
   std::optional<size_t> at;
   double largest = 0;
@@ -77,6 +77,7 @@ std::optional<size_t> Divergence::Jump() const {
     if (rise < std::max(share, largest) || before - Lowest() > excess - share) continue;
     largest = rise;
     at = i;
+    *excess_after = before + rise - Lowest();
   }
   return at;
 }
@@ -109,9 +110,12 @@ void Divergence::Learn(model::Step step, double loss) {
 }
 
 void Divergence::Begin(model::Step step, double loss, std::vector<model::Finding>* out) {
-  const std::optional<size_t> jump = Jump();
-  state_.begin_excess = state_.peak_excess = Excess();
+  double after = 0;
+  const std::optional<size_t> jump = Jump(&after);
+  if (jump && state_.hits < options_.shift_info_records) return;
   state_.shift = jump.has_value();
+  state_.peak_excess = Excess();
+  state_.shift_excess = std::max(after, state_.peak_excess);
   state_.evidence = 0;
   state_.elapsed = state_.hits;
   state_.quiet = 0;
@@ -155,7 +159,7 @@ void Divergence::Continue(model::Step step, double over, std::vector<model::Find
 
 void Divergence::Escalate(double over, std::vector<model::Finding>* out) {
   const model::Finding& finding = state_.condition.finding();
-  const bool climbs = !state_.shift || Excess() >= kShiftClimbs * state_.begin_excess;
+  const bool climbs = !state_.shift || Excess() >= kShiftClimbs * state_.shift_excess;
   const std::string since = Sentence("%.4g above its best level %.4g, since step %lld", Excess(), Lowest(),
                                      Printable(finding.step_begin));
   if (climbs && over >= 1 && state_.evidence >= options_.critical_evidence) {

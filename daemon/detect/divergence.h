@@ -2,8 +2,9 @@
 //
 // Two levels are watched, the median of the last 8 and of the last 32 losses, each against the lowest it has had
 // (stats/climb.h). The short one sees a run away within a dozen records, the long one a creep of one batch deviation
-// over hundreds. What arrives in one jump and then stays is a *shift*: other data does that too, so it is only
-// information until 200 records have not brought it back, and never more than a warning unless it goes on climbing.
+// over hundreds. What arrives in one jump and then stays is a *shift*: other data does that too. It is not told for 64
+// records (what comes back sooner is a spike's business), is information then, a warning when 200 have not brought it
+// back, and never more unless it goes on climbing.
 //
 // Formula: excess / (1.2533 sigma / sqrt W) >= limit, and excess >= a share of |lowest|; evidence = sum of
 // min(deviations / limit, 4) over the records since, critical from 24 on. Source: methods.md §10.1-10.3; the limits
@@ -28,13 +29,14 @@ struct DivergenceOptions {
   uint32_t hold_records = 4;         // In a row over a limit before anything is said. [1, 1000].
   double critical_evidence = 24;     // [1, 10000].
   double shift_share = 0.6;          // Of the excess within a few records: a shift, not a climb. (0, 1].
+  uint32_t shift_info_records = 64;       // A shift is told when it has lasted so long. [1, 100].
   uint32_t shift_warning_records = 200;   // A shift that has not come back. [1, 100000].
   uint32_t shift_abandon_records = 400;   // Then its level is the usual one. [1, 1000000].
   uint32_t heal_records = 8;         // In a row below half the limits. [1, 1000].
   template <class Archive>
   void Fields(Archive& a) {
     a(short_steps, short_deviations, short_share, long_steps, long_deviations, long_share, excess_min, hold_records,
-      critical_evidence, shift_share, shift_warning_records, shift_abandon_records, heal_records);
+      critical_evidence, shift_share, shift_info_records, shift_warning_records, shift_abandon_records, heal_records);
     if constexpr (Archive::kLoading)
       if (short_steps < 4 || short_steps > 64 || long_steps < short_steps || long_steps > 1024) a.Fail();
   }
@@ -61,13 +63,14 @@ class Divergence : public Detector {
     uint32_t hits = 0;                // Records in a row over a limit.
     Condition condition;
     bool shift = false;
-    double begin_excess = 0, peak_excess = 0, evidence = 0;
+    double shift_excess = 0;  // As it was right after the jump.
+    double peak_excess = 0, evidence = 0;
     uint32_t elapsed = 0, quiet = 0;
     model::Step last_over = 0;
     uint64_t next_key = 1;
     template <class Archive>
     void Fields(Archive& a) {
-      a(brief, slow, conditions, recent, steps, lowest_step, hits, condition, shift, begin_excess, peak_excess,
+      a(brief, slow, conditions, recent, steps, lowest_step, hits, condition, shift, shift_excess, peak_excess,
         evidence, elapsed, quiet, last_over, next_key);
       if constexpr (Archive::kLoading)
         if (recent.size() != steps.size()) a.Fail();
@@ -79,7 +82,7 @@ class Divergence : public Detector {
   double OverLong() const;
   double Excess() const;
   double Lowest() const;
-  std::optional<size_t> Jump() const;
+  std::optional<size_t> Jump(double* excess) const;
   void Learn(model::Step step, double loss);
   void Begin(model::Step step, double loss, std::vector<model::Finding>* out);
   void Continue(model::Step step, double over, std::vector<model::Finding>* out);
