@@ -22,7 +22,8 @@ TEST(SpecFile, ReadsOurOwn) {
 }
 
 TEST(SpecFile, SaysWhatCannotBe) {
-  const SpecRead read = ReadSpecFile(R"({"layers": -1, "heads": 12, "kv_heads": 5, "attention": "some", "head_dim": 0.5})");
+  const SpecRead read =
+      ReadSpecFile(R"({"layers": -1, "heads": 12, "kv_heads": 5, "attention": "some", "head_dim": 0.5})");
   EXPECT_EQ(read.errors, (Sentences{"layers is -1.000000, wanted a whole number from 0 to 1024",
                                     "attention is \"some\", wanted mha, gqa, mqa or mla",
                                     "head_dim is 0.500000, wanted a whole number from 0 to 4294967295",
