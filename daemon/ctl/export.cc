@@ -18,21 +18,22 @@ namespace {
 
 using model::Shape;
 
+// The shortest decimal that reads back as the same number of its type.
+template <class Real>
+std::string Shortest(Real value) {
+  std::array<char, 64> raw;
+  return {raw.data(), std::to_chars(raw.data(), raw.data() + raw.size(), value).ptr};
+}
+
 // One value a step.
 struct Column {
   std::string name;  // Of a signal, or of a scalar of the job's own.
   std::optional<uint32_t> layer, head;
-  bool is_float = false;
   std::map<int64_t, double> values;
-};
 
-// The shortest decimal that reads back as the same number; of a float, as the same float.
-std::string Decimal(double value, bool is_float) {
-  std::array<char, 64> raw;
-  const auto end = is_float ? std::to_chars(raw.data(), raw.data() + raw.size(), static_cast<float>(value)).ptr
-                            : std::to_chars(raw.data(), raw.data() + raw.size(), value).ptr;
-  return {raw.data(), end};
-}
+  // Arrays are floats, scalars doubles.
+  std::string Decimal(double value) const { return layer ? Shortest(static_cast<float>(value)) : Shortest(value); }
+};
 
 class Exporter {
  public:
@@ -69,7 +70,7 @@ class Exporter {
         console_.out << ",";
         const auto it = each.values.find(step);
         if (it == each.values.end()) continue;
-        console_.out << (std::isfinite(it->second) ? Decimal(it->second, each.is_float) : Number(it->second));
+        console_.out << (std::isfinite(it->second) ? each.Decimal(it->second) : Number(it->second));
       }
       console_.out << "\n";
     }
@@ -98,7 +99,7 @@ class Exporter {
     wire.set_signal(name);
     if (layer) wire.set_layer(*layer);
     if (head) wire.set_head(*head);
-    Column column{name, layer, head, layer.has_value(), {}};
+    Column column{name, layer, head, {}};
     const absl::Status status =
         control_->GetSeries(wire, [&column](int64_t step, double value) { column.values[step] = value; });
     if (there != nullptr) *there = status.ok() && !column.values.empty();
@@ -152,7 +153,7 @@ class Exporter {
   std::string JsonValue(const Column& column, int64_t step) const {
     const auto it = column.values.find(step);
     if (it == column.values.end()) return "null";
-    return std::isfinite(it->second) ? Decimal(it->second, column.is_float) : "\"" + Number(it->second) + "\"";
+    return std::isfinite(it->second) ? column.Decimal(it->second) : "\"" + Number(it->second) + "\"";
   }
 
   // Columns [begin, end) are of one signal.

@@ -169,12 +169,14 @@ std::string HtmlReport(std::span<const Replayed> runs) {
       "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">"
       "<meta name=\"color-scheme\" content=\"light dark\"><title>gyrostat replay</title><style>";
   out += kStyle + ShadeStyle() + "</style></head><body><main><h1>gyrostat replay</h1>";
-  out += "<p class=\"soft\">" + Count(runs.size(), "run") + ". Bands in the curves are findings: ";
-  for (const char* each : {"critical", "warning", "info"}) out += Tag(each) + " ";
-  out += "; marks at the top are values that are not finite.</p>";
+  out += "<p class=\"soft\">" + Count(runs.size(), "run") +
+         ". Marks at the top of a curve are values that are not finite; its bands are findings:";
+  for (const char* each : {"critical", "warning", "info"}) out += " " + Tag(each);
+  out += "</p>";
   if (runs.size() > 1) out += Overview(runs);
   for (size_t i = 0; i < runs.size(); ++i) {
-    out += "<section id=\"run" + std::to_string(i) + "\"><h2>" + Html(runs[i].run) + " " + Tag(Worst(runs[i])) + "</h2>";
+    out += "<section id=\"run" + std::to_string(i) + "\"><h2>" + Html(runs[i].run) + " ";
+    out += Tag(Worst(runs[i])) + "</h2>";
     out += Facts(runs[i]) + Findings(runs[i]) + Curves(runs[i]) + Notes(runs[i]) + "</section>\n";
   }
   return out + "</main></body></html>\n";

@@ -9,8 +9,9 @@ using Sentences = std::vector<std::string>;
 
 TEST(SpecFile, ReadsOurOwn) {
   const SpecRead read = ReadSpecFile(
-      R"({"layers": 12, "heads": 8, "kv_heads": 2, "attention": "gqa", "norm_placement": "deepnorm", "deepnorm_alpha": 2.5,
-          "qk_norm": null, "attention_bias": false, "schedule": {"kind": "noam", "warmup_steps": 400}, "colour": 3})");
+      R"({"layers": 12, "heads": 8, "kv_heads": 2, "attention": "gqa", "norm_placement": "deepnorm",
+          "deepnorm_alpha": 2.5, "qk_norm": null, "attention_bias": false,
+          "schedule": {"kind": "noam", "warmup_steps": 400}, "colour": 3})");
   EXPECT_EQ(read.errors, Sentences{});
   EXPECT_EQ(read.unknown, Sentences{"colour"});
   EXPECT_EQ(read.spec.layers, 12u);
