@@ -61,7 +61,7 @@ TEST_F(ReplayCommand, PrintsTheObjectOfTheContract) {
   EXPECT_EQ(objects[0]["first_step"], 1);
   EXPECT_EQ(objects[0]["signals"], (std::vector<std::string>{"loss", "learning_rate", "grad_norm"}));
   EXPECT_TRUE(objects[0]["spike_score"]["loss"].is_null()) << "60 values do not fill a window of 1000";
-  ASSERT_GE(objects[0]["findings"].size(), 2u);
+  ASSERT_FALSE(objects[0]["findings"].empty());
   for (const auto& [key, value] : objects[0]["findings"][0].items()) finding_keys.push_back(key);
   EXPECT_EQ(finding_keys,
             (std::vector<std::string>{"rules", "detector", "severity", "signal", "layer", "head", "rank", "step_begin",
