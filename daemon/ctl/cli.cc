@@ -94,6 +94,19 @@ void AddReading(CLI::App* app, Draft* draft) {
   sub->add_option("--to", request.to_step, "Last step")->option_text("STEP");
 }
 
+void AddExport(CLI::App* app, Draft* draft) {
+  CLI::App* sub = Add(app, draft, Command::kExport, "export", "The whole history of a run, as a file that replay reads",
+                      "  gyrostatctl export my-run > my-run.jsonl\n"
+                      "  gyrostatctl export my-run --format csv > my-run.csv\n"
+                      "  gyrostatctl export my-run | gyrostatctl replay -\n"
+                      "Where a step was done twice, after a restart, the newer value is the one that is kept.\n");
+  AddRun(sub, draft);
+  sub->add_option("--format", draft->request.export_format,
+                  "jsonl: with the model, arrays nested; csv: one column a value")
+      ->check(CLI::IsMember({"jsonl", "csv"}))
+      ->default_str("jsonl");
+}
+
 void AddActing(CLI::App* app, Draft* draft) {
   Request& request = draft->request;
   const auto signing = [&](CLI::App* sub) {
@@ -184,6 +197,8 @@ void AddReplay(CLI::App* app, Draft* draft) {
   rules.emplace_back("all");
   sub->add_option("--rules", draft->rules, "Whose rules judge (gyrostat)")
       ->check(CLI::IsMember(rules))->allow_extra_args(false);
+  sub->add_option("--html", request.html, "Write a page with curves and findings, which needs nothing but itself")
+      ->option_text("FILE");
   sub->add_option("--fail-on", request.fail_on, "Exit 1 if a finding of this severity or above is printed")
       ->check(CLI::IsMember({"warning", "critical"}));
   sub = Add(app, draft, Command::kCheckModel, "check-model", "Check a model spec, and see what is known of the model",
@@ -202,6 +217,7 @@ void Build(CLI::App* app, Draft* draft) {
   app->add_option("--address", draft->request.address, "Daemon as HOST:PORT or unix:PATH")->option_text("HOST:PORT");
   app->add_option("--token-file", draft->request.token_file, "File with the access token")->option_text("FILE");
   AddReading(app, draft);
+  AddExport(app, draft);
   AddActing(app, draft);
   AddReplay(app, draft);
   AddOffline(app, draft);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "ctl/export.h"
 #include "ctl/json.h"
 #include "ctl/render.h"
 #include "ctl/watch_screen.h"
@@ -232,6 +233,7 @@ int RunCommand(const Request& request, Control* control, const Console& console)
     case Command::kMode: return SetMode(request, control, console);
     case Command::kWatch: return Watch(request, control, console);
     case Command::kSeries: return Series(request, control, console);
+    case Command::kExport: return Export(request, control, console);
     case Command::kCheckConfig:
     case Command::kDoctor:
     case Command::kQkClip:

@@ -128,6 +128,14 @@ Value ModelValue(const v1::ModelSpec& spec) {
   return out;
 }
 
+Value AttnLogitValue(const v1::AttnLogitInfo& info) {
+  return {{"kind", TextOrNull(Token(info.kind()))},
+          {"scaled", info.scaled()},
+          {"masked", info.masked()},
+          {"with_bias", info.with_bias()},
+          {"pre_cap", info.pre_cap()}};
+}
+
 }  // namespace
 
 // The wire has the numbers of model/. Proto3 enumerators are open: a stranger's number must not wrap into a known one.
@@ -151,11 +159,7 @@ std::string Json(const v1::Intervention& intervention) { return Line(Interventio
 std::string Json(const v1::RunView& view) {
   Value out = Summary(view.summary());
   out["model"] = ModelValue(view.model());
-  out["attn_logit"] = {{"kind", TextOrNull(Token(view.attn_logit().kind()))},
-                       {"scaled", view.attn_logit().scaled()},
-                       {"masked", view.attn_logit().masked()},
-                       {"with_bias", view.attn_logit().with_bias()},
-                       {"pre_cap", view.attn_logit().pre_cap()}};
+  out["attn_logit"] = AttnLogitValue(view.attn_logit());
   Value scalars = Value::object();
   for (const v1::ScalarValue& each : view.scalars()) scalars[each.signal()] = Real(each.value());
   out["scalars"] = std::move(scalars);
@@ -179,6 +183,15 @@ std::string Json(const v1::RunView& view) {
   for (const std::string& kind : view.allow()) out["allow"].push_back(Text(kind));
   out["reports_total"] = view.reports_total();
   out["reports_dropped_total"] = view.reports_dropped_total();
+  return Line(out);
+}
+
+std::string JsonHeader(const v1::RunView& view) {
+  Value out;
+  out["gyrostat"] = 1;
+  out["run"] = Text(view.summary().run());
+  out["model"] = ModelValue(view.model());
+  out["attn_logit"] = AttnLogitValue(view.attn_logit());
   return Line(out);
 }
 

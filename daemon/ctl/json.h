@@ -17,6 +17,8 @@ std::string Json(const v1::RunSummary& run);
 std::string Json(const v1::Finding& finding);
 std::string Json(const v1::Intervention& intervention);
 std::string Json(const v1::RunView& view);
+// The first object of gyrostat JSONL (design.md §8).
+std::string JsonHeader(const v1::RunView& view);
 std::string JsonPoint(int64_t step, double value);
 std::string JsonMode(const std::string& run, v1::Mode mode);
 

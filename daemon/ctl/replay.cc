@@ -1,8 +1,14 @@
 #include "ctl/replay.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <utility>
+#include <vector>
 
 #include "ctl/render.h"
+#include "ctl/replay_html.h"
 #include "ctl/replay_page.h"
 #include "ctl/replayed.h"
 #include "ctl/spec_file.h"
@@ -34,6 +40,14 @@ class ProgressLine {
   int shown_ = -1;
 };
 
+// True: the page is written.
+bool WriteHtml(const std::string& file, const std::vector<Replayed>& runs, const Console& console) {
+  std::ofstream out(file, std::ios::binary | std::ios::trunc);
+  if (out && out << HtmlReport(runs) << std::flush) return true;
+  console.err << "gyrostatctl: " << Escape(file) << ": the page cannot be written: " << std::strerror(errno) << "\n";
+  return false;
+}
+
 bool Fails(const Replayed& run, const std::string& fail_on) {
   return !fail_on.empty() && std::ranges::any_of(run.findings, [&fail_on](const RuledFinding& each) {
     return SeverityRank(model::Token(each.finding.severity)) >= SeverityRank(fail_on);
@@ -55,21 +69,24 @@ int ReplayFiles(const Request& request, const Console& console) {
   }
   int code = kDone;
   bool first = true;
+  std::vector<Replayed> pages;
   for (const std::string& file : request.files) {
     Replay replay(options);
     ProgressLine progress(console, file);
     const logs::ReadOutcome outcome = logs::ReadLog(
         file, request.reading, &replay, [&progress](uint64_t done, uint64_t total) { progress(done, total); });
-    for (const Replayed& run : replay.Take(file, outcome)) {
+    for (Replayed& run : replay.Take(file, outcome)) {
       if (request.json) console.out << Json(run) << "\n" << std::flush;
       else console.out << (first ? "" : "\n") << RenderReplayed(run, console.style) << std::flush;
       first = false;
       if (Fails(run, request.fail_on)) code = kRefused;
+      if (!request.html.empty()) pages.push_back(std::move(run));
     }
     if (outcome.error.empty()) continue;
     console.err << "gyrostatctl: " << Escape(outcome.error) << "\n";
     code = kRefused;
   }
+  if (!request.html.empty() && !WriteHtml(request.html, pages, console)) return kRefused;
   return code;
 }
 

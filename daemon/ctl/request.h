@@ -20,7 +20,7 @@ enum ExitCode : int {
 
 enum class Command {
   kRuns, kShow, kFindings, kInterventions, kApprove, kReject, kMode, kWatch, kSeries, kCheckConfig, kDoctor, kQkClip,
-  kCompletion, kReplay, kCheckModel,
+  kCompletion, kReplay, kCheckModel, kExport,
 };
 
 struct Request {
@@ -44,6 +44,7 @@ struct Request {
   std::string file;      // check-config, check-model
   std::vector<std::string> files, rules;  // replay; rules are names that ctl/judge.h knows.
   logs::ReadOptions reading;
+  std::string export_format;  // export: "jsonl" or "csv".
   std::string model, html;  // Files; empty: none.
   std::string data_dir;  // doctor; empty: ask the daemon.
   double tau = 0;        // qk-clip

@@ -315,6 +315,15 @@ void Assembler::Put(const Field& field, const Meaning& meaning, Run* run) {
   if (meaning.signal == Signal::kAttnLogitMax) run->row.report.attn_logit_kind = kind;
 }
 
+// A learning rate comes in lines of settings too ("lr=0.1, steps=100"). In prose that alone begins no run; elsewhere a
+// row has a step.
+bool Assembler::IsSettings(const Record& record) {
+  if (record.step) return false;
+  for (size_t i = 0; i < record.size() && !record.needs_step; ++i)
+    if (keys_.Find(record[i].key).kind == Meaning::Kind::kStep) return false;
+  return true;
+}
+
 void Assembler::KeepUnknown(const Field& field) {
   if (rows_ > 0 || unknown_names_.size() >= kUnknownNamesMax) return;
   if (model::IsAbsent(field.value) && field.values.empty()) return;
@@ -337,12 +346,7 @@ void Assembler::TakeRecord(const Record& record) {
     has_loss_or_norm = has_loss_or_norm || has_loss || meaning.signal == Signal::kGradNorm || !field.values.empty();
   }
   if (!has_signal || IsEvaluation(record) || OfAnotherRank(record, has_loss, run)) return;
-  // A line of settings is no row: nothing is numbered for the sake of a learning rate.
-  if (!record.step && !has_loss_or_norm && !run->step_rank) {
-    bool step = false;
-    for (size_t i = 0; i < record.size(); ++i) step = step || keys_.Find(record[i].key).kind == Meaning::Kind::kStep;
-    if (!step) return;
-  }
+  if (!has_loss_or_norm && !run->step_rank && IsSettings(record)) return;
   model::Step step = 0;
   if (!FindStep(record, run, &step) || !Advance(run, step, record)) return;
   for (size_t i = 0; i < record.size(); ++i) {

@@ -82,6 +82,7 @@ class Assembler : public RecordSink {
   void PutArray(const Field& field, model::Signal signal, Run* run);
   void PutCell(double value, const Meaning& meaning, Run* run);
   void Flush(Run* run);
+  bool IsSettings(const Record& record);
   void KeepUnknown(const Field& field);
 
   std::string name_;

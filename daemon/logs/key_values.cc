@@ -55,7 +55,9 @@ void FindKeyValues(std::string_view line, std::vector<KeyValue>* out) {
     }
     size_t length = 0;
     const auto number = (sign || at > end) && at < line.size() ? NumberAt(line.substr(at), &length) : std::nullopt;
-    if (number) {
+    // "number of nan iterations: 0" counts NaNs and is none.
+    const bool word = number && !sign && IsAlpha(line[at]) && line.substr(i, end - i) == "of";
+    if (number && !word) {
       out->push_back({line.substr(key_begin, key_end - key_begin), *number});
       key_begin = std::string_view::npos;
       i = at + length;

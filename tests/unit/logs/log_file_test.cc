@@ -55,7 +55,8 @@ TEST_F(LogFile, SaysWhatStandsInTheWay) {
       {temp_.path(), ": it is a directory, wanted a log file"},
       {Write("empty", ""), ": it is empty"},
       {Write("blank", "\n \n"), ": it is empty"},
-      {Write("pointer", "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12\n"), ": it is a Git LFS pointer"},
+      {Write("pointer", "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12\n"),
+       ": it is a Git LFS pointer"},
       {Write("binary", std::string(100, '\0')), ": it is binary and no TensorBoard event file"},
       {Write("prose", "hello\nthis is no log\n"), ":1: no step with a loss"},
       {Write("odd.csv", "it,ce\n1,2.5\n2,2.4\n"), ":1: no step with a loss"}};
@@ -100,7 +101,7 @@ TEST(Sniff, TellsKindsOfJsonApart) {
 TEST(Sniff, AHeaderLineMakesATable) {
   std::string error;
   EXPECT_EQ(Sniff("step,loss\n1,2\n", false, &error), Format::kCsv);
-  EXPECT_EQ(Sniff("a,b\n1,2\n", false, &error), Format::kCsv);
+  EXPECT_EQ(Sniff("first,second\n1,2\n", false, &error), Format::kCsv);
   EXPECT_EQ(Sniff("_step,run_id,train/loss\n1,x,2\n", false, &error), Format::kWandb);
   EXPECT_EQ(Sniff("I say, hello\nyou say 2\n", true, &error), Format::kText);
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
+#include <iterator>
+#include <string_view>
 #include <utility>
 
 #include "logs/sniff.h"
@@ -60,6 +62,23 @@ std::string EachLine(const std::string& text, Change change) {
   return out;
 }
 
+bool EndsIn(const std::string& name, std::string_view end) {
+  return name.size() >= end.size() && name.compare(name.size() - end.size(), end.size(), end) == 0;
+}
+
+std::vector<std::string> Only(bool (*wanted)(const std::string&)) {
+  std::vector<std::string> names;
+  std::ranges::copy_if(OwnLogs(), std::back_inserter(names), wanted);
+  return names;
+}
+
+bool IsPrinted(const std::string& name) { return EndsIn(name, ".log") || EndsIn(name, ".txt"); }
+bool IsOfRows(const std::string& name) { return IsText(name) && !EndsIn(name, ".json"); }
+// Neither with ranks of its own nor with records of several lines.
+bool MayGetRanks(const std::string& name) {
+  return IsPrinted(name) && name != "olmo_text.log" && name != "megatron_srun.log" && name != "torchtitan_ansi.log";
+}
+
 class Mutations : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
@@ -81,16 +100,16 @@ TEST_P(Mutations, CutAnywhere) {
   EXPECT_GE(before + 2, steps_ / 2);
 }
 
-TEST_P(Mutations, OtherLineEndsAndAByteOrderMark) {
-  if (!IsText(GetParam())) GTEST_SKIP() << "an event file has no lines";
+class TextMutations : public Mutations {};
+TEST_P(TextMutations, OtherLineEndsAndAByteOrderMark) {
   EXPECT_EQ(Steps(ReadAuto(EachLine(text_, [](const std::string& line) {
               return line.substr(0, line.find_last_not_of('\r') + 1) + "\r\n";
             }))), steps_);
   EXPECT_EQ(Steps(ReadAuto("\xef\xbb\xbf" + text_.substr(text_.rfind("\xef\xbb\xbf", 0) == 0 ? 3 : 0))), steps_);
 }
 
-TEST_P(Mutations, DoubledLinesAreReadOnce) {
-  if (!IsText(GetParam()) || GetParam().find(".json") == GetParam().size() - 5) GTEST_SKIP() << "not made of rows";
+class RowMutations : public Mutations {};
+TEST_P(RowMutations, DoubledLinesAreReadOnce) {
   const bool table = GetParam().find(".csv") != std::string::npos;
   bool header = table;
   const Rows rows = ReadAuto(EachLine(text_, [&header](const std::string& line) {
@@ -101,20 +120,15 @@ TEST_P(Mutations, DoubledLinesAreReadOnce) {
   EXPECT_EQ(Attempts(rows), 1u);
 }
 
-TEST_P(Mutations, ColoursAroundEveryLine) {
-  const std::string& name = GetParam();
-  if (name.find(".log") == std::string::npos && name.find(".txt") == std::string::npos)
-    GTEST_SKIP() << "nobody colours these";
+class PrintMutations : public Mutations {};
+TEST_P(PrintMutations, ColoursAroundEveryLine) {
   EXPECT_EQ(Steps(ReadAuto(EachLine(text_, [](const std::string& line) {
               return "\x1b[32m" + line + "\x1b[0m\n";
             }))), steps_);
 }
 
-TEST_P(Mutations, RanksThatPrintInterleaved) {
-  const std::string& name = GetParam();
-  if (name.find(".log") == std::string::npos && name.find(".txt") == std::string::npos) GTEST_SKIP() << "not printed";
-  if (name == "olmo_text.log" || name == "megatron_srun.log" || name == "torchtitan_ansi.log")
-    GTEST_SKIP() << "has ranks, or records of several lines";
+class RankMutations : public Mutations {};
+TEST_P(RankMutations, RanksThatPrintInterleaved) {
   const Rows rows = ReadAuto(EachLine(text_, [](const std::string& line) {
     return "[rank0]: " + line + "\n[rank1]: " + line + "\n[rank2]: " + line + "\n";
   }));
@@ -140,12 +154,18 @@ TEST_P(Mutations, HugeNumbersAndRandomBytes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Own, Mutations, ::testing::ValuesIn(OwnLogs()), [](const auto& info) {
+std::string NameOf(const ::testing::TestParamInfo<std::string>& info) {
   std::string name = info.param;
   for (char& c : name)
     if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
   return name;
-});
+}
+
+INSTANTIATE_TEST_SUITE_P(Own, Mutations, ::testing::ValuesIn(OwnLogs()), NameOf);
+INSTANTIATE_TEST_SUITE_P(Own, TextMutations, ::testing::ValuesIn(Only(IsText)), NameOf);
+INSTANTIATE_TEST_SUITE_P(Own, RowMutations, ::testing::ValuesIn(Only(IsOfRows)), NameOf);
+INSTANTIATE_TEST_SUITE_P(Own, PrintMutations, ::testing::ValuesIn(Only(IsPrinted)), NameOf);
+INSTANTIATE_TEST_SUITE_P(Own, RankMutations, ::testing::ValuesIn(Only(MayGetRanks)), NameOf);
 
 }  // namespace
 }  // namespace gyrostat::logs

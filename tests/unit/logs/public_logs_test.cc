@@ -2,6 +2,7 @@
 // steps that its LABELS.md counts are there. The values beyond argument are the right ones.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -92,14 +93,16 @@ TEST_F(PublicLogs, EveryFileOfTheFolderIsKnownHere) {
   for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
     const std::string name = entry.path().filename();
     const auto known = [&name](const Public& each) { return name == each.file; };
-    if (entry.path().extension() != ".md") EXPECT_TRUE(std::ranges::any_of(kPublic, known)) << name;
+    if (entry.path().extension() == ".md") continue;
+    EXPECT_TRUE(std::ranges::any_of(kPublic, known)) << name;
   }
 }
 
 TEST_F(PublicLogs, ValuesBeyondArgumentAreRight) {
   auto loss = SeriesOf("megatron_grad_spikes_srun.out", Format::kMegatron, Signal::kLoss);
   EXPECT_NEAR(loss[1605], 3.709, 1e-3);
-  EXPECT_NEAR(SeriesOf("hf_trainer_state_grad_spike_step22.json", Format::kHfTrainer, Signal::kGradNorm)[22], 71.9, 0.05);
+  EXPECT_NEAR(SeriesOf("hf_trainer_state_grad_spike_step22.json", Format::kHfTrainer, Signal::kGradNorm)[22], 71.9,
+              0.05);
   auto norms = SeriesOf("hf_trainer_state_nan_grads.json", Format::kHfTrainer, Signal::kGradNorm);
   for (const auto& [step, value] : norms) EXPECT_EQ(std::isnan(value), step == 1 || step == 2 || step == 6) << step;
   EXPECT_EQ(SeriesOf("hf_trainer_state_nan_grads.json", Format::kHfTrainer, Signal::kLoss)[120], 0.437);

@@ -9,8 +9,9 @@ using Sentences = std::vector<std::string>;
 
 TEST(SpecFile, ReadsOurOwn) {
   const SpecRead read = ReadSpecFile(
-      R"({"layers": 12, "heads": 8, "kv_heads": 2, "attention": "gqa", "norm_placement": "deepnorm", "deepnorm_alpha": 2.5,
-          "qk_norm": null, "attention_bias": false, "schedule": {"kind": "noam", "warmup_steps": 400}, "colour": 3})");
+      R"({"layers": 12, "heads": 8, "kv_heads": 2, "attention": "gqa", "norm_placement": "deepnorm",
+          "deepnorm_alpha": 2.5, "qk_norm": null, "attention_bias": false,
+          "schedule": {"kind": "noam", "warmup_steps": 400}, "colour": 3})");
   EXPECT_EQ(read.errors, Sentences{});
   EXPECT_EQ(read.unknown, Sentences{"colour"});
   EXPECT_EQ(read.spec.layers, 12u);
@@ -22,7 +23,8 @@ TEST(SpecFile, ReadsOurOwn) {
 }
 
 TEST(SpecFile, SaysWhatCannotBe) {
-  const SpecRead read = ReadSpecFile(R"({"layers": -1, "heads": 12, "kv_heads": 5, "attention": "some", "head_dim": 0.5})");
+  const SpecRead read =
+      ReadSpecFile(R"({"layers": -1, "heads": 12, "kv_heads": 5, "attention": "some", "head_dim": 0.5})");
   EXPECT_EQ(read.errors, (Sentences{"layers is -1.000000, wanted a whole number from 0 to 1024",
                                     "attention is \"some\", wanted mha, gqa, mqa or mla",
                                     "head_dim is 0.500000, wanted a whole number from 0 to 4294967295",

@@ -72,8 +72,8 @@ TEST_P(Trainers, IsRecognisedAndReadRowForRow) {
   EXPECT_EQ(norms[41], INFINITY);
 }
 
-INSTANTIATE_TEST_SUITE_P(Own, Trainers, ::testing::ValuesIn(kLogs), [](const auto& info) {
-  std::string name = info.param.file;
+INSTANTIATE_TEST_SUITE_P(Own, Trainers, ::testing::ValuesIn(kLogs), [](const auto& each) {
+  std::string name = each.param.file;
   for (char& c : name)
     if (c == '.') c = '_';
   return name;

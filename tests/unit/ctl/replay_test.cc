@@ -1,0 +1,192 @@
+#include "ctl/replay.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "ctl/spec_file.h"
+#include "support/temp_dir.h"
+
+namespace gyrostat::ctl {
+namespace {
+
+using nlohmann::ordered_json;
+
+std::string Own(const std::string& name) { return std::string(GYROSTAT_SOURCE_DIR) + "/tests/corpus/" + name; }
+
+class ReplayCommand : public ::testing::Test {
+ protected:
+  ReplayCommand() {
+    request.command = Command::kReplay;
+    request.json = true;
+    request.rules = {"gyrostat"};
+  }
+  int Run() {
+    out.str("");
+    err.str("");
+    const Console console{out, err, base::SystemClock(), {}, false, [] { return Size(); }};
+    return request.command == Command::kReplay ? ReplayFiles(request, console) : CheckModel(request, console);
+  }
+  std::vector<ordered_json> Objects() {
+    std::vector<ordered_json> objects;
+    std::istringstream lines(out.str());
+    for (std::string line; std::getline(lines, line);) objects.push_back(ordered_json::parse(line));
+    return objects;
+  }
+  std::string Write(const std::string& name, const std::string& text) {
+    std::ofstream(temp.File(name), std::ios::binary) << text;
+    return temp.File(name);
+  }
+
+  testing::TempDir temp;
+  Request request;
+  std::ostringstream out, err;
+};
+
+TEST_F(ReplayCommand, PrintsTheObjectOfTheContract) {
+  request.files = {Own("hf_trainer_state.json")};
+  EXPECT_EQ(Run(), kDone) << err.str();
+  const auto objects = Objects();
+  ASSERT_EQ(objects.size(), 1u);
+  std::vector<std::string> keys, finding_keys;
+  for (const auto& [key, value] : objects[0].items()) keys.push_back(key);
+  EXPECT_EQ(keys, (std::vector<std::string>{"file", "run", "format", "steps", "first_step", "last_step", "signals",
+                                            "skipped_rows", "warnings", "spike_score", "findings"}));
+  EXPECT_EQ(objects[0]["run"], "hf_trainer_state.json");
+  EXPECT_EQ(objects[0]["format"], "hf-trainer");
+  EXPECT_EQ(objects[0]["steps"], 60);
+  EXPECT_EQ(objects[0]["first_step"], 1);
+  EXPECT_EQ(objects[0]["signals"], (std::vector<std::string>{"loss", "learning_rate", "grad_norm"}));
+  EXPECT_TRUE(objects[0]["spike_score"]["loss"].is_null()) << "60 values do not fill a window of 1000";
+  ASSERT_FALSE(objects[0]["findings"].empty());
+  for (const auto& [key, value] : objects[0]["findings"][0].items()) finding_keys.push_back(key);
+  EXPECT_EQ(finding_keys,
+            (std::vector<std::string>{"rules", "detector", "severity", "signal", "layer", "head", "rank", "step_begin",
+                                      "step_detected", "step_end", "healed", "value", "expected", "message",
+                                      "recommend"}));
+}
+
+TEST_F(ReplayCommand, FindsTheNanOfEveryFormatAtItsRow) {
+  for (const char* name : {"megatron_srun.log", "llmc_stdout.log", "fairseq_json.log", "pandas_nan.csv",
+                           "tensor.tfevents", "olmo_text.log", "gyrostat.jsonl.gz"}) {
+    request.files = {Own(name)};
+    EXPECT_EQ(Run(), kDone) << err.str();
+    const auto object = Objects().at(0);
+    const int64_t first = object["first_step"], stride = (object["last_step"].get<int64_t>() - first) / 59;
+    bool found = false;
+    for (const auto& each : object["findings"])
+      found = found || (each["detector"] == "nonfinite" && each["signal"] == "loss" &&
+                        each["step_begin"] == first + 40 * stride && each["value"] == "NaN");
+    EXPECT_TRUE(found) << name;
+  }
+}
+
+TEST_F(ReplayCommand, ARestartIsTheSameRunWithEachStepCountedOnce) {
+  std::string text;
+  for (int step = 0; step < 50; ++step) text += "{\"step\": " + std::to_string(step) + ", \"loss\": 2}\n";
+  for (int step = 30; step < 70; ++step) text += "{\"step\": " + std::to_string(step) + ", \"loss\": 2.5}\n";
+  request.files = {Write("run.jsonl", text)};
+  EXPECT_EQ(Run(), kDone);
+  ASSERT_EQ(Objects().size(), 1u);
+  EXPECT_EQ(Objects()[0]["steps"], 70);
+  EXPECT_EQ(Objects()[0]["last_step"], 69);
+}
+
+TEST_F(ReplayCommand, AFileThatCannotBeReadStopsNoOther) {
+  request.files = {temp.File("absent.log"), Own("nanogpt.log"), Write("prose.txt", "hello\n")};
+  EXPECT_EQ(Run(), kRefused);
+  EXPECT_EQ(Objects().size(), 1u);
+  EXPECT_NE(err.str().find("absent.log: No such file"), std::string::npos);
+  EXPECT_NE(err.str().find("prose.txt:1: no step with a loss"), std::string::npos);
+}
+
+TEST_F(ReplayCommand, FailsOnlyOnWhatWasAskedFor) {
+  std::string lasting;
+  for (int step = 0; step < 50; ++step)
+    lasting += "{\"step\": " + std::to_string(step) + ", \"loss\": " + (step < 40 ? "2" : "NaN") + "}\n";
+  request.files = {Write("nan.jsonl", lasting)};
+  EXPECT_EQ(Run(), kDone);
+  request.fail_on = "critical";
+  EXPECT_EQ(Run(), kRefused);
+  std::string calm;
+  for (int step = 0; step < 50; ++step) calm += "{\"step\": " + std::to_string(step) + ", \"loss\": 2}\n";
+  request.files = {Write("calm.jsonl", calm)};
+  request.fail_on = "warning";
+  EXPECT_EQ(Run(), kDone);
+}
+
+TEST_F(ReplayCommand, SeveralRunsOfOneFileAreSeveralObjects) {
+  request.files = {Own("wandb_runs.csv")};
+  EXPECT_EQ(Run(), kDone);
+  const auto objects = Objects();
+  ASSERT_EQ(objects.size(), 2u);
+  EXPECT_EQ(objects[0]["run"], "aaa111");
+  EXPECT_EQ(objects[1]["run"], "bbb222");
+  const auto logit = [](const ordered_json& run) {
+    for (const auto& each : run["findings"])
+      if (each["detector"] == "attn_logit") return true;
+    return false;
+  };
+  EXPECT_FALSE(logit(objects[0]));
+  EXPECT_TRUE(logit(objects[1]));
+}
+
+TEST_F(ReplayCommand, AModelThatDoesNotFitLeavesTheRestGood) {
+  request.files = {Own("gyrostat.jsonl")};
+  request.model = Write("model.json", R"({"layers": 3, "heads": 2})");
+  EXPECT_EQ(Run(), kDone);
+  const auto object = Objects().at(0);
+  EXPECT_EQ(object["signals"], (std::vector<std::string>{"loss", "learning_rate", "grad_norm"}));
+  EXPECT_NE(object["warnings"].dump().find("attn_logit_max has 4 values, wanted 6"), std::string::npos);
+  request.model = Write("bad.json", R"({"layers": "many"})");
+  EXPECT_EQ(Run(), kRefused);
+  EXPECT_NE(err.str().find("bad.json: layers is \"many\""), std::string::npos) << err.str();
+}
+
+TEST_F(ReplayCommand, ThePageStandsAlone) {
+  const std::string evil = Write("<script>.jsonl", "{\"run\": \"<b>&\", \"step\": 1, \"loss\": 2}\n");
+  request.files = {Own("gyrostat.jsonl"), Own("megatron_srun.log"), evil};
+  request.html = temp.File("page.html");
+  EXPECT_EQ(Run(), kDone) << err.str();
+  std::ifstream in(request.html, std::ios::binary);
+  const std::string page(std::istreambuf_iterator<char>(in), {});
+  for (const char* outside : {"http:", "https:", "<script", "src=", "@import", "url("})
+    EXPECT_EQ(page.find(outside), std::string::npos) << outside;
+  for (const char* wanted : {"prefers-color-scheme:dark", "&lt;b&gt;&amp;", "<h3>loss</h3>", "attn_logit_max by layer",
+                             "class=\"band", "class=\"nonfinite\""})
+    EXPECT_NE(page.find(wanted), std::string::npos) << wanted;
+  EXPECT_EQ(page.find("nan\""), std::string::npos) << "no coordinate may be NaN";
+  request.html = temp.File("no/such/folder.html");
+  EXPECT_EQ(Run(), kRefused);
+  EXPECT_NE(err.str().find("cannot be written"), std::string::npos);
+}
+
+TEST_F(ReplayCommand, PeopleReadCurvesAndSentences) {
+  request.json = false;
+  request.files = {Own("hf_trainer_state.json")};
+  EXPECT_EQ(Run(), kDone);
+  EXPECT_NE(out.str().find("60 steps, 1 to 60, hf-trainer"), std::string::npos) << out.str();
+  EXPECT_NE(out.str().find("▁"), std::string::npos);
+  EXPECT_NE(out.str().find("not finite"), std::string::npos);
+}
+
+TEST_F(ReplayCommand, CheckModelSaysWhatIsKnown) {
+  request.command = Command::kCheckModel;
+  request.file = Write("config.json", R"({"model_type": "llama", "num_hidden_layers": 2, "num_attention_heads": 4})");
+  EXPECT_EQ(Run(), kDone);
+  EXPECT_EQ(Objects()[0]["kind"], "hf-config");
+  EXPECT_EQ(Objects()[0]["model"]["norm_placement"], "pre");
+  EXPECT_TRUE(Objects()[0]["model"]["hidden_size"].is_null());
+  request.file = Write("spec.json", R"({"layers": 2, "heads": 3, "kv_heads": 2})");
+  EXPECT_EQ(Run(), kRefused);
+  EXPECT_EQ(Objects()[0]["valid"], false);
+  request.json = false;
+  EXPECT_EQ(Run(), kRefused);
+  EXPECT_NE(err.str().find("spec.json: heads is 3, wanted a multiple of kv_heads, 2"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace gyrostat::ctl
