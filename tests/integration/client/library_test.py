@@ -70,8 +70,8 @@ def test_the_headers_compile_alone(tmp_path, compiler, standard):
 def test_an_installed_client_is_found_built_against_and_run(tmp_path):
     prefix = tmp_path / "prefix"
     sh("cmake", "--install", BUILD, "--component", "client", "--prefix", prefix)
-    sh("cmake", "-S", SOURCE / "tests" / "consumer", "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}",
-       "-DCMAKE_BUILD_TYPE=Debug")
+    sh("cmake", "-G", "Ninja", "-S", SOURCE / "tests" / "consumer", "-B", tmp_path / "build",
+       f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_BUILD_TYPE=Debug")
     sh("cmake", "--build", tmp_path / "build")
     environment = {k: v for k, v in os.environ.items() if not k.startswith("GYROSTAT_")}
     assert sh(tmp_path / "build" / "consumer", env=environment) == "0.1.0: inactive\n"
