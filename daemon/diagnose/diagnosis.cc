@@ -17,13 +17,15 @@ constexpr size_t kRankedMax = 3;
 constexpr size_t kEvidenceMax = 6;
 // What begins within so many steps of the first is the same step for a common mode.
 constexpr model::Step kTogetherSteps = 8;
+// Fewer layers are not everywhere, however few there are.
+constexpr size_t kEverywhereLayersMin = 4;
 
 bool Earlier(const Finding& a, const Finding& b) {
   if (a.step_begin != b.step_begin) return a.step_begin < b.step_begin;
   return a.severity > b.severity;
 }
 
-// Findings that name at least half of the layers around one step, or that name none and are over.
+// Findings that name most of the layers around one step, or that name none and are over.
 bool IsCommonMode(const std::vector<Finding>& findings, const model::ModelSpec& spec, model::Step first) {
   std::set<uint32_t> layers;
   bool global_only = true;
@@ -33,7 +35,7 @@ bool IsCommonMode(const std::vector<Finding>& findings, const model::ModelSpec& 
   }
   if (global_only)
     return std::all_of(findings.begin(), findings.end(), [](const Finding& f) { return f.healed.value_or(false); });
-  return spec.layers >= 4 && layers.size() * 2 >= spec.layers;
+  return layers.size() >= kEverywhereLayersMin && layers.size() * 4 >= size_t{spec.layers} * 3;
 }
 
 std::vector<Candidate> Rank(const std::vector<Finding>& findings, const model::ModelSpec& spec, bool common_mode) {
@@ -80,6 +82,10 @@ std::string Place(const Diagnosis& d) {
   if (d.layer) text += (text.empty() ? "layer " : ", layer ") + std::to_string(*d.layer);
   if (d.head) text += ", head " + std::to_string(*d.head);
   return text;
+}
+
+std::string Evidence(const Finding& f) {
+  return f.step_end ? f.message + " Over since step " + std::to_string(*f.step_end) + "." : f.message;
 }
 
 void Headline(Diagnosis* d) {
@@ -140,9 +146,9 @@ Diagnosis Diagnose(const Episode& episode, const model::ModelSpec& spec) {
     if (f.step_end) last = std::max(last, *f.step_end);
   }
   if (over) d.step_end = last, d.healed = healed;
-  d.evidence.push_back(first.message);
+  d.evidence.push_back(Evidence(first));
   for (const Finding& f : findings)
-    if (&f != &first && d.evidence.size() < kEvidenceMax) d.evidence.push_back(f.message);
+    if (&f != &first && d.evidence.size() < kEvidenceMax) d.evidence.push_back(Evidence(f));
   d.likely = Likely(cause, spec);
   Advise(episode, spec, &d);
   Headline(&d);

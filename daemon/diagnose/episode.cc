@@ -49,9 +49,17 @@ void EpisodeBook::Put(const model::Finding& finding) {
   std::vector<model::Finding>& all = current_->findings;
   const auto at = std::find_if(all.begin(), all.end(),
                                [&finding](const model::Finding& f) { return SameCondition(f, finding); });
-  if (at != all.end()) *at = finding;
-  else if (all.size() < options_.findings_max) all.push_back(finding);
-  else ++current_->left_out;
+  if (at == all.end()) {
+    if (all.size() < options_.findings_max) all.push_back(finding);
+    else ++current_->left_out;
+  } else if (finding.step_end) {
+    // The last words say that it is over; what it was is in the words before.
+    at->step_end = finding.step_end;
+    at->healed = finding.healed;
+    at->severity = finding.severity;
+  } else {
+    *at = finding;
+  }
 }
 
 }  // namespace gyrostat::diagnose

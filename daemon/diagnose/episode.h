@@ -26,8 +26,8 @@ struct EpisodeOptions {
 
 struct Episode {
   uint64_t id = 0;  // Counts from 1 within a run.
-  // Each condition once, as last said (a finding that got worse or ended replaces its earlier word), in the order in
-  // which they were first said. `detector` and `key` identify a condition.
+  // Each condition once, in the order in which they were first said: as it was when at its worst, with its end and
+  // whether it healed once that was said. `detector` and `key` identify a condition.
   std::vector<model::Finding> findings;
   uint32_t left_out = 0;        // Conditions beyond findings_max.
   model::Step last_word = 0;    // Step at which something was last said.

@@ -84,6 +84,7 @@ TEST(Diagnosis, AHealedSpikeOfEverythingIsBadData) {
   EXPECT_FALSE(d.recommend);
   EXPECT_THAT(d.headline, HasSubstr("healed by step 251"));
   EXPECT_THAT(d.advice, HasSubstr("It is over"));
+  EXPECT_EQ(d.evidence[0], "loss_spike at step 250. Over since step 251.");
 }
 
 TEST(Diagnosis, ASpikeThatDoesNotHealIsASlowDivergence) {
@@ -126,7 +127,7 @@ TEST(Diagnosis, TheStreamOverflowsInFp16OnlyWithFp16) {
 TEST(Diagnosis, ManyLayersAtOnceAreACommonMode) {
   std::vector<Finding> all, few;
   for (uint32_t l = 0; l < 8; ++l) all.push_back(At(Said("grad_growth", Severity::kWarning, 100 + l / 4), l));
-  few = {all[2], all[3]};
+  few = {all[1], all[2], all[3], all[5]};
   EXPECT_TRUE(Diagnose(Of(all), Spec(NormPlacement::kPre)).common_mode);
   EXPECT_FALSE(Diagnose(Of(few), Spec(NormPlacement::kPre)).common_mode);
 }

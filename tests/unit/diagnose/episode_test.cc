@@ -28,6 +28,18 @@ TEST(EpisodeBook, ALaterWordReplacesTheEarlierOne) {
   EXPECT_EQ(book.current()->findings[0].severity, Severity::kCritical);
 }
 
+TEST(EpisodeBook, AnEndKeepsWhatItWas) {
+  EpisodeBook book{EpisodeOptions()};
+  book.Observe(Findings{Said("attn_logit", Severity::kWarning, 100)}, 100);
+  Finding end = Over(Said("attn_logit", Severity::kWarning, 100), 130);
+  end.message = "All is well.";
+  book.Observe(Findings{end}, 140);
+  ASSERT_EQ(book.current()->findings.size(), 1u);
+  EXPECT_EQ(book.current()->findings[0].message, "attn_logit at step 100.");
+  EXPECT_EQ(book.current()->findings[0].step_end, 130);
+  EXPECT_EQ(book.current()->findings[0].healed, true);
+}
+
 TEST(EpisodeBook, IsOverOnceAllHasEndedAndTimeHasPassed) {
   EpisodeBook book{EpisodeOptions()};
   book.Observe(Findings{Said("loss_spike", Severity::kWarning, 100)}, 100);
