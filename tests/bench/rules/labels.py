@@ -82,8 +82,8 @@ def of_trained(name, recipe, losses):
 
 
 def visible_step(losses):
-    """The first step at which the loss is not finite, or the mean of 20 has been 0.3 over its best for 20 steps. The last
-    step where neither happens: such a run ends too high without having risen."""
+    """The first step at which the loss is not finite, or the mean of 20 has been 0.3 over its best for 20 steps. The
+    last step where neither happens: such a run ends too high without having risen."""
     best, above, window = math.inf, 0, []
     for step, loss in losses:
         if not math.isfinite(loss):

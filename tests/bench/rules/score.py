@@ -1,11 +1,11 @@
 #!/usr/bin/python3
 """Scores our rules and the rivals' on labelled runs and prints the table. `score.py [--trained FOLDER]`.
 
-Every run is replayed by `gyrostatctl replay --json --rules all`. Counted are findings of warning and above:
-recall: unstable runs with at least one; false alarms: those on healthy runs, and on traps outside their event, in 10,000
-healthy steps; lead: steps from the first one to where the loss shows it, median over unstable runs, 0 where there is
-none; blind: how many steps after a NaN in loss and gradient norm a spike goes unseen. Ours are gated, see GATES.
-"""
+Every run is replayed by `gyrostatctl replay --json --rules all`. Counted are findings of warning and above.
+recall: unstable runs with at least one. False alarms: those on healthy runs, and on traps outside their event, in
+10,000 healthy steps. lead: steps from the first one to where the loss shows it, median over unstable runs, 0 where
+10,000 healthy steps. lead: steps from the first one to where the loss shows it, median over unstable runs, 0 where
+there is none. blind: how many steps after a NaN in loss and gradient norm a spike goes unseen. Ours are gated: GATES.
 import argparse
 import collections
 import json
@@ -28,7 +28,7 @@ GATES = {"recall": 0.95, "warnings": 0.2, "criticals": 0.02, "blind": 0}
 SEVERE = ("warning", "critical")
 # A healthy post-norm run may be told during its warm-up that its gradient ratio is high (README of the runs).
 TOLERATED = ("grad_profile",)
-PROBES = (1, 2, 5, 10, 20, 40, 80, 120, 128, 140, 160, 200, 400, 560)
+PROBES = (1, 2, 5, 10, 20, 40, 80, 120, 128, 140, 160, 200, 400, 999, 1010)
 NAN_AT = 1100  # After every rule's window is full.
 NEVER = 10**9
 
@@ -210,7 +210,8 @@ def main():
         print(f"false: {alarm}")
     bad = [key for key, gate in GATES.items()
            if not (figures[key] >= gate if key == "recall" else figures[key] <= gate)]
-    print("gates: " + ("all met" if not bad else ", ".join(f"{key} {figures[key]:.2f} (wanted {GATES[key]})" for key in bad)))
+    told = ", ".join(f"{key} {figures[key]:.2f} (wanted {GATES[key]})" for key in bad)
+    print(f"gates: {told or 'all met'}")
     return 1 if bad else 0
 
 

@@ -45,7 +45,7 @@ std::vector<model::Report> EventfulRun(int steps) {
     r.step = r.sequence = static_cast<uint64_t>(step) + (step > 180 ? 3 : 1);
     r.attn_logit_kind = model::LogitKind::kExact;
     r.ledger_version = step > 150 ? static_cast<uint64_t>(step / 4) : 0;
-    double loss = 3 - 0.003 * step + 0.02 * random.Normal() + (step >= 230 ? 1 : 0);
+    double loss = 3 - 0.003 * step + 0.02 * random.Normal() + 0.08 * std::max(0, step - 230);
     if (step % 61 == 60) loss *= 1 + random.Uniform();
     if (step >= 120 && step < 124) loss = NAN;
     if (step % 17 != 3) r.SetScalar(Signal::kLoss, loss);
