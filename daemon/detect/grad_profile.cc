@@ -49,7 +49,7 @@ void GradProfile::ObserveCollapse(const model::Report& report, std::span<const f
   if (!IsNorm(norms.front()) || !IsNorm(norms.back())) return;
   state_.ratios[state_.next] = std::log(static_cast<double>(norms.back()) / norms.front());
   state_.next = (state_.next + 1) % kMedianOf;
-  state_.known = std::min(state_.known + 1, static_cast<uint32_t>(kMedianOf));
+  state_.known = std::min(state_.known + 1, kMedianOf);
   std::array<double, kMedianOf> sorted = state_.ratios;
   std::sort(sorted.begin(), sorted.begin() + state_.known);
   const double ratio = sorted[(state_.known - 1) / 2];  // The lower of two: an even count must not be hasty.

@@ -50,7 +50,7 @@ class GradProfile : public Detector {
   bool Load(base::ByteReader* in) override;
 
  private:
-  static constexpr size_t kMedianOf = 5;
+  static constexpr uint32_t kMedianOf = 5;
   struct State {
     explicit State(const model::ModelSpec& spec);
     WarmupPhase warmup;
