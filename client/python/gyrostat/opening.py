@@ -72,7 +72,7 @@ def _open(fuse, model, optimizers, options, start_step, by_hand):
     probes = {layer.index: attention.LayerProbe(layer, fuse)
               for layer in found.layers if layer.attention is not None and layer.heads}
     hidden = signals.HiddenStates(blocks, fuse)
-    gradients = signals.Gradients(model, blocks, fuse)
+    gradients = signals.Gradients(model, blocks, fuse, optimizers)
     clips = actuator.Actuator(probes, optimizers, fuse)
 
     def open_client():
