@@ -177,14 +177,13 @@ class Gradients:
                 if p.grad is not None}
 
     def report(self, report, given):
-        """Adds learning rate and norms since the last report. given: the trainer's own global norm, or None. Norms are
-        those before clipping where the clipping function told the norm."""
+        """Adds learning rate and norms since the last report. given: the trainer's own global norm, which the report
+        has already, or None. Norms are those before clipping where the clipping function told the norm."""
         norms, before, scale = self._norms, self._before_clip, self._scale
         clipped, rate = self._clipped, self._rate
         self._norms = self._before_clip = self._scale = self._rate = None
         self._clipped = False
         report.scalar("learning_rate", rate)
-        report.scalar("grad_norm", given)
         if norms is None:
             return
         if clipped and given is None:
