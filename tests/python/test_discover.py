@@ -140,8 +140,15 @@ def test_layers_and_projections_by_hand():
     assert discover(model, heads=2, q_proj="mix.asks", k_proj="mix.answers").layers[0].q is not None
     with pytest.raises(ValueError, match="'mix.nope'"):
         discover(model, layers="stack", heads=2, q_proj="mix.nope", k_proj="mix.answers")
-    with pytest.raises(TypeError, match="sequence of modules"):
+    with pytest.raises(ValueError, match="sequence of modules"):
         discover(model, layers=[1, 2])
+
+
+def test_names_by_hand_that_some_layers_lack():
+    model = models.Model(layers=2)
+    model.layers.append(nn.Linear(16, 16))
+    found = discover(model, q_proj="attn.q_proj", k_proj="attn.k_proj")
+    assert [layer.q is not None for layer in found.layers] == [True, True, False] and found.notes == []
 
 
 def test_shapes_that_do_not_fit_are_said():

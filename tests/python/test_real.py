@@ -81,9 +81,10 @@ def test_without_a_daemon_training_goes_on_and_reports_are_counted():
 
 
 @needs_library
-def test_a_bad_name_is_said_and_nothing_is_watched(caplog):
+def test_a_bad_name_is_said_and_nothing_is_watched(monkeypatch, caplog):
+    monkeypatch.setenv("GYROSTAT_RUN", "a b")
     model = models.Model()
-    mon = gyrostat.watch(model, torch.optim.SGD(model.parameters(), lr=0.1), run="a b", address=NOBODY)
+    mon = gyrostat.watch(model, torch.optim.SGD(model.parameters(), lr=0.1), address=NOBODY)
     assert not mon.active and 'run is "a b"' in caplog.text and type(model.layers[0]) is models.Block
 
 

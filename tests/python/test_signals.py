@@ -119,6 +119,56 @@ def test_clipping_only_a_part_is_not_the_global_norm(fake_library, caplog):
     assert "are those after clipping" in caplog.text
 
 
+@pytest.mark.parametrize("clip", ["clip_grad_norm_", "clip_grad_value_"])
+def test_another_models_clipping_is_no_matter_of_ours(fake_library, caplog, clip):
+    ours, theirs = models.Model(), models.Model(seed=1)
+    optimizer = torch.optim.SGD(ours.parameters(), lr=0.1)
+    models.loss_of(theirs, models.batch(1)).backward()
+    with watch(ours, optimizer) as mon, watch(theirs):
+        for after in (False, True):
+            loss, (_, total) = train_step(ours, optimizer, clip=lambda params: (
+                not after and getattr(torch.nn.utils, clip)(theirs.parameters(), 1e-3),
+                torch.nn.utils.clip_grad_norm_(params, 1e-3),
+                after and getattr(torch.nn.utils, clip)(theirs.parameters(), 1e-3)))
+            client = mon._session._client
+            mon.step(loss)
+            assert client.reports[-1]["grad_norm"] == pytest.approx(total, rel=1e-4)
+    assert "are those after clipping" not in caplog.text
+
+
+@pytest.mark.parametrize("of", [
+    lambda ours, theirs: [*ours.parameters(), *theirs.parameters()],
+    lambda ours, theirs: [*ours.parameters(), next(ours.parameters())],
+], ids=["two models", "one twice"])
+def test_clipping_more_than_the_model_is_not_its_norm(fake_library, caplog, of):
+    ours, theirs = models.Model(), models.Model(seed=1)
+    models.loss_of(theirs, models.batch(1)).backward()
+    optimizer = torch.optim.SGD([*ours.parameters(), *theirs.parameters()], lr=0.1)
+    with watch(ours, optimizer) as mon:
+        models.loss_of(ours, models.batch()).backward()
+        torch.nn.utils.clip_grad_norm_(of(ours, theirs), 1e-3)
+        after = plain_norms(ours)[1]
+        optimizer.step()
+        mon.step(1.0)
+    assert fake_library.last.reports[0]["grad_norm"] == pytest.approx(after, rel=1e-4)
+    assert "are those after clipping" in caplog.text
+
+
+def test_the_norm_of_masters_is_the_models(fake_library, caplog):
+    model = models.Model()
+    masters = [p.detach().clone().requires_grad_() for p in model.parameters()]
+    optimizer = torch.optim.SGD(masters, lr=0.1)
+    with watch(model, optimizer) as mon:
+        models.loss_of(model, models.batch()).backward()
+        for master, p in zip(masters, model.parameters()):
+            master.grad = p.grad / 128  # As a loss scaler leaves it.
+        norm = torch.nn.utils.clip_grad_norm_(iter(masters), 1e-3)
+        optimizer.step()
+        mon.step(1.0)
+    assert fake_library.last.reports[0]["grad_norm"] == pytest.approx(float(norm), rel=1e-4)
+    assert "are those after clipping" not in caplog.text
+
+
 def test_hidden_states_over_micro_batches(fake_library):
     model = models.Model(layers=2)
     boundaries = [[], [], []]

@@ -179,7 +179,7 @@ class Client:
         return self._library.step_begin(self._handle, step)
 
     def scalar(self, name, value):
-        return self._library.record_scalar(self._handle, name.encode(), value)
+        return self._library.record_scalar(self._handle, name.encode(errors="replace"), value)
 
     def array(self, name, address, count):
         return self._library.record_array(self._handle, name.encode(), address, count)

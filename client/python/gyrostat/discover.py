@@ -8,6 +8,7 @@ import dataclasses
 
 import torch
 
+from gyrostat.arguments import shown
 from gyrostat.projection import Projection, contiguous, interleaved
 
 _SPLIT = (("q_proj", "k_proj"), ("query", "key"), ("q", "k"), ("wq", "wk"), ("w_q", "w_k"), ("W_q", "W_k"),
@@ -16,6 +17,8 @@ _SPLIT = (("q_proj", "k_proj"), ("query", "key"), ("q", "k"), ("wq", "wk"), ("w_
 _FUSED = ("qkv_proj", "qkv", "c_attn", "Wqkv", "wqkv", "W_qkv", "to_qkv", "in_proj", "att_proj", "attn_qkv", "W_pack",
           "qkv_linear")
 _INTERLEAVED = ("query_key_value", "linear_qkv")
+_HEADS_MAX = 1024  # As gyrostat.h.
+_PAIR = ("q_proj", "k_proj")  # Arguments that go together.
 _HEADS = ("num_heads", "n_heads", "n_head", "num_attention_heads", "nhead", "heads", "n_local_heads", "h")
 _KV_HEADS = ("num_key_value_heads", "num_kv_heads", "n_kv_heads", "kv_heads", "n_kv_head", "n_local_kv_heads",
              "num_query_groups")
@@ -49,32 +52,72 @@ class Found:
     notes: list = dataclasses.field(default_factory=list)  # What is missing, one sentence each.
 
 
+class WrongArgument(ValueError):
+    """An argument that does not fit the model. names: itself and those that go with it."""
+
+    def __init__(self, names, value, wanted):
+        super().__init__(f"{names[0]} is {shown(value)}, wanted {wanted}")
+        self.names = names
+
+
 def discover(model, layers=None, heads=None, kv_heads=None, q_proj=None, k_proj=None):
-    """What can be found in `model`; never raises for a strange model, but TypeError or ValueError for a wrong override.
+    """What can be found in `model`; never raises for a strange model, but WrongArgument for what was given by hand.
 
     layers: a sequence of modules, or the dotted name of one inside the model ("transformer.h").
     heads, kv_heads: per layer. q_proj, k_proj: dotted names inside a layer ("attn.q_proj"); equal names mean one fused
-    projection, rows [q | k | v].
+    projection, rows [q | k | v]. Layers that have no such names are looked at as if they were not given.
     """
+    _check_numbers(heads, kv_heads)
+    _check_names(q_proj, k_proj)
     blocks = _given_blocks(model, layers) if layers is not None else _find_blocks(model, bool(q_proj or k_proj))
     found = Found(layers=[Layer(index, name, block) for index, (name, block) in enumerate(blocks)])
     if not found.layers:
         found.notes.append("no transformer layers were found; give them with layers=")
         return found
+    for names, name in ((_PAIR, q_proj), (_PAIR[::-1], k_proj)):
+        if name and not any(_submodule(block, name) for _, block in blocks):
+            raise WrongArgument(names, name, f"the dotted name of a module inside {found.layers[0].name or 'it'}")
     config = getattr(model, "config", None)
     for layer in found.layers:
-        _fill(layer, config, heads, kv_heads, q_proj, k_proj, found.notes)
+        named = _submodule(layer.block, q_proj) and _submodule(layer.block, k_proj)
+        _fill(layer, config, heads, kv_heads, *((q_proj, k_proj) if named else (None, None)), found.notes)
     _forbid_shared(found)
     _summarise(found)
     return found
 
 
+def _check_numbers(heads, kv_heads):
+    for argument, value in (("heads", heads), ("kv_heads", kv_heads)):
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        if value is not None and not (whole and 1 <= value <= _HEADS_MAX):
+            raise WrongArgument([argument], value, f"a whole number from 1 to {_HEADS_MAX}")
+
+
+def _check_names(q_proj, k_proj):
+    for names, value, other in ((_PAIR, q_proj, k_proj), (_PAIR[::-1], k_proj, q_proj)):
+        if value is not None and not (isinstance(value, str) and value):
+            raise WrongArgument(names, value, "the dotted name of a module inside a layer")
+        if value and not other:
+            raise WrongArgument(names, value, f"{names[1]} with it (equal names for a fused projection)")
+
+
+def _submodule(block, name):
+    """The module of that dotted name in `block`, or None."""
+    try:
+        return block.get_submodule(name) if name else None
+    except AttributeError:
+        return None
+
+
 def _given_blocks(model, layers):
-    if isinstance(layers, str):
-        layers = model.get_submodule(layers)
-    blocks = list(layers)
-    if not all(isinstance(block, torch.nn.Module) for block in blocks):
-        raise TypeError("layers= must be a sequence of modules or the name of one")
+    given = _submodule(model, layers) if isinstance(layers, str) else layers
+    given = given.values() if isinstance(given, torch.nn.ModuleDict) else given
+    try:
+        blocks = list(given)
+    except Exception:  # Whatever somebody's own class may raise.
+        blocks = []
+    if not blocks or not all(isinstance(block, torch.nn.Module) for block in blocks):
+        raise WrongArgument(["layers"], layers, "a sequence of modules, or the dotted name of one in the model")
     names = {id(module): name for name, module in model.named_modules()}
     return [(names.get(id(block), f"layers[{i}]"), block) for i, block in enumerate(blocks)]
 
@@ -162,23 +205,19 @@ def _fill(layer, config, heads, kv_heads, q_proj, k_proj, notes):
         layer.kv_heads = layer.heads
         notes.append(f"{title} is latent attention (MLA): maxima are measured, weights are never scaled")
         return
+    if kv_heads and layer.heads % kv_heads:
+        raise WrongArgument(["kv_heads"], kv_heads, f"what divides the {layer.heads} heads of {title}")
     layer.kv_heads = kv_heads or _number(layer.attention, _KV_HEADS, layer.block, config)
     trouble = _bind(layer, title, q_proj, k_proj)
     if trouble:
         notes.append(f"{title}: {trouble}; weights of this layer are never scaled")
         layer.q = layer.k = None
-    layer.kv_heads = layer.kv_heads or layer.heads
+    if not layer.kv_heads or layer.heads % layer.kv_heads:
+        layer.kv_heads = layer.heads
 
 
 def _owner_by_hand(layer, q_proj, k_proj):
-    """The innermost module that holds both named projections. Raises ValueError where one is missing."""
-    for name in (q_proj, k_proj):
-        if not name:
-            raise ValueError("q_proj= and k_proj= go together (equal names for a fused projection)")
-        try:
-            layer.block.get_submodule(name)
-        except AttributeError:
-            raise ValueError(f"{layer.name} has no {name!r}") from None
+    """The innermost module that holds both named projections, which are there."""
     parents = [name.split(".")[:-1] for name in (q_proj, k_proj)]
     common = []
     for a, b in zip(*parents):
@@ -301,6 +340,8 @@ def _summarise(found):
     first = attending[0]
     found.heads = max(layer.heads for layer in attending)
     found.kv_heads = max(layer.kv_heads for layer in attending)
+    if found.heads % found.kv_heads:
+        found.kv_heads = found.heads  # Layers that differ; the daemon wants one shape.
     found.head_dim = first.q.width if first.q else 0
     if any(part in first.attention._modules for part in _LATENT):
         found.attention = "mla"

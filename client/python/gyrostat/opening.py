@@ -1,9 +1,8 @@
 """watch(): decides whether there is anything to do, looks at the model, and puts the pieces together."""
 
 import os
-import re
 
-from gyrostat import _abi
+from gyrostat import _abi, arguments
 from gyrostat.monitor import Monitor
 from gyrostat.trouble import Fuse
 
@@ -40,15 +39,19 @@ def watch(model, optimizer=None, scheduler=None, run=None, address=None, allow=(
         address = address or os.environ.get("GYROSTAT_ADDRESS")
         if not address or os.environ.get("GYROSTAT_DISABLE") == "1":
             return Monitor(fuse=fuse)
-        rank, world = _place(group)
-        if rank != 0:
+        rank, world, trouble = _place(group)
+        if rank != 0 or not arguments.address(address, fuse):
             return Monitor(fuse=fuse)
+        if trouble:
+            fuse.say(trouble)
         if set_alpha is not None or get_alpha is not None:
             fuse.say("deepnorm_alpha is not applied by this client: set_alpha and get_alpha are not used")
         by_hand = {"layers": layers, "heads": heads, "kv_heads": kv_heads, "q_proj": q_proj, "k_proj": k_proj}
-        options = {"address": address, "run": run or _default_run(), "allow": _allowed(allow, fuse),
+        kinds, tau_min = arguments.allowed(allow, tau_min, _KINDS, fuse)
+        options = {"address": address, "run": arguments.run(run, fuse) or _default_run(), "allow": kinds,
                    "tau_min": tau_min, "rank": rank, "world_size": world}
-        return _open(fuse, model, _optimizers(optimizer, scheduler), options, int(start_step), by_hand)
+        optimizers = arguments.optimizers(_optimizers(optimizer, scheduler, fuse), fuse)
+        return _open(fuse, model, optimizers, options, arguments.start_step(start_step, fuse), by_hand)
     except Exception as error:  # Watching must not cost anybody a run.
         fuse.blow(error)
         return Monitor(fuse=fuse)
@@ -62,17 +65,20 @@ def _open(fuse, model, optimizers, options, start_step, by_hand):
         return Monitor(fuse=fuse)
     import torch
 
-    from gyrostat import actuator, attention, discover, signals, tap
+    from gyrostat import actuator, attention, signals, tap
     from gyrostat.session import Session
 
-    found = discover.discover(model, **by_hand)
+    if not isinstance(model, torch.nn.Module):
+        fuse.say(f"not watching: model is {arguments.shown(model)}, wanted a torch.nn.Module")
+        return Monitor(fuse=fuse)
+    found = _discover(model, by_hand, fuse)
     for note in found.notes:
         fuse.say(note)
     blocks = [layer.block for layer in found.layers]
     probes = {layer.index: attention.LayerProbe(layer, fuse)
               for layer in found.layers if layer.attention is not None and layer.heads}
     hidden = signals.HiddenStates(blocks, fuse)
-    gradients = signals.Gradients(model, blocks, fuse)
+    gradients = signals.Gradients(model, blocks, fuse, optimizers)
     clips = actuator.Actuator(probes, optimizers, fuse)
 
     def open_client():
@@ -93,14 +99,25 @@ def _open(fuse, model, optimizers, options, start_step, by_hand):
         except TypeError as error:
             fuse.say(f"{type(module).__name__} cannot be watched: {error}")
     for one in optimizers:
-        if callable(getattr(one, "step", None)) and hasattr(one, "param_groups"):
-            taps.append(signals.StepWrapper(one, session.before_update, fuse))
+        taps.append(signals.StepWrapper(one, session.before_update, fuse))
     taps.append(signals.ClipWrapper(_guarded(gradients.clipping, fuse)))
     if not optimizers:
         fuse.say("no optimizer was given: gradient norms and the learning rate are not reported, nothing is clipped")
     if describe(model, found, optimizers)["master_fp32"] != -1 or not optimizers:
         session.open()
     return Monitor(session, fuse)
+
+
+def _discover(model, by_hand, fuse):
+    """What is found; by hand only what fits the model."""
+    from gyrostat import discover
+
+    while True:
+        try:
+            return discover.discover(model, **by_hand)
+        except discover.WrongArgument as wrong:  # Each takes at least one argument away.
+            fuse.say(f"{wrong}; taken as not given")
+            by_hand = {**by_hand, **dict.fromkeys(wrong.names)}
 
 
 def _guarded(function, fuse):
@@ -153,9 +170,11 @@ def _norms(block):
     return found
 
 
-def _optimizers(optimizer, scheduler):
+def _optimizers(optimizer, scheduler, fuse):
     """A flat list, innermost first: wrappers (accelerate, mixed precision) keep theirs in `.optimizer`."""
-    if optimizer is None:
+    if scheduler is not None and not callable(getattr(scheduler, "step", None)):
+        fuse.say(f"scheduler is {arguments.shown(scheduler)}, wanted one with step(); taken as not given")
+    elif optimizer is None:
         optimizer = getattr(scheduler, "optimizer", None)
     given = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
     flat = []
@@ -169,26 +188,27 @@ def _optimizers(optimizer, scheduler):
     return flat
 
 
-def _allowed(allow, fuse):
-    kinds = [allow] if isinstance(allow, str) else list(allow)
-    for kind in kinds:
-        if kind not in _KINDS:
-            fuse.say(f"allow names {kind!r}; this client can apply only {', '.join(_KINDS)}")
-    return ",".join(kind for kind in kinds if kind in _KINDS)
-
-
 def _place(group):
-    """(rank, world size) from torch.distributed where it is up, else from the launcher's environment."""
+    """(rank, world size, what is wrong with the group or "") from torch.distributed where it is up, else from the
+    launcher's environment.
+    """
     import sys
 
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        return distributed.get_rank(group), distributed.get_world_size(group)
+        try:
+            return distributed.get_rank(group), distributed.get_world_size(group), ""
+        except Exception as error:  # Each torch has its own for what is no group.
+            trouble = (f"group is {arguments.shown(group)}, wanted a process group ({type(error).__name__}); taken as "
+                       "not given")
+            return distributed.get_rank(), distributed.get_world_size(), trouble
+    trouble = "" if group is None else (f"group is {arguments.shown(group)}, but torch.distributed is not initialized; "
+                                        "taken as not given")
     rank = next((int(os.environ[name]) for name in ("RANK", "LOCAL_RANK", "SLURM_PROCID")
                  if os.environ.get(name, "").isdigit()), 0)
     world = next((int(os.environ[name]) for name in ("WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS")
                   if os.environ.get(name, "").isdigit()), 1)
-    return rank, max(world, rank + 1)
+    return rank, max(world, rank + 1), trouble
 
 
 def _default_run():
@@ -197,4 +217,4 @@ def _default_run():
     name = os.environ.get("SLURM_JOB_NAME", "")
     if not name or name in _INTERACTIVE:
         return None
-    return re.sub(r"[^A-Za-z0-9._:-]", "-", name)[:128]
+    return arguments.plain(name)

@@ -6,6 +6,7 @@ import math
 import torch
 
 from gyrostat import _abi
+from gyrostat.arguments import shown
 from gyrostat.whole import whole
 
 
@@ -20,22 +21,30 @@ class Report:
         self._rows = None  # ({layer: [heads]}, (layers, heads), kind)
 
     def scalar(self, name, value):
-        """A number, or a tensor (its mean). None is left out; what is neither is said once and left out."""
+        """A number, or a tensor (its mean). None is left out; what is neither is said once and left out. Returns
+        whether it was taken."""
         if value is None:
-            return
-        if isinstance(value, torch.Tensor) and value.numel() > 0:
+            return False
+        about = f"mon.step: {name}"
+        if isinstance(value, torch.Tensor):
             if not whole(value):
-                self._fuse.say(f"{name} is a {type(value).__name__}, which may be in part on other ranks; left out. "
-                               "Give the whole value")
-                return
-            value = value.detach()
-            value = value.reshape(()) if value.numel() == 1 else value.float().mean()
-            self.later([value], lambda values: self.scalar(name, values[0]))
-            return
-        try:
-            self._scalars.append((name, float(value)))
-        except (TypeError, ValueError, RuntimeError, OverflowError):
-            self._fuse.say(f"{name} is {type(value).__name__}, wanted a number or a tensor; left out")
+                self._fuse.say(f"{about} is a {type(value).__name__}, which may be in part on other ranks; left out. "
+                               "Give the whole value", about=about)
+                return False
+            if _is_plain(value):
+                value = value.detach()
+                value = value.reshape(()) if value.numel() == 1 else value.float().mean()
+                self.later([value], lambda values: self.scalar(name, values[0]))
+                return True
+        else:
+            try:
+                self._scalars.append((name, float(value)))
+                return True
+            except Exception:  # Whatever a value of somebody's own class may raise.
+                pass
+        self._fuse.say(f"{about} is {shown(value)}, wanted a number or a dense real tensor that is not empty; left out",
+                       about=about)
+        return False
 
     def array(self, name, values):
         """A list of floats; None among them where nothing was measured."""
@@ -63,6 +72,12 @@ class Report:
         if self._rows is not None:
             matrix = _matrix(*self._rows[:2])
             check(client.attention(matrix.data_ptr(), matrix.numel(), self._rows[2]))
+
+
+def _is_plain(tensor):
+    """Whether it has a mean that is a real number."""
+    return (tensor.layout is torch.strided and tensor.device.type != "meta" and not tensor.is_complex()
+            and not tensor.is_quantized and tensor.numel() > 0)
 
 
 def _fetch(tensors):

@@ -6,7 +6,9 @@ import os
 import torch
 
 from gyrostat import _abi, attention
+from gyrostat.arguments import shown, whole_number
 from gyrostat.report import Report
+from gyrostat.whole import whole
 
 _ORDERS_MAX = 64  # Per boundary; more than the library ever holds.
 
@@ -55,20 +57,31 @@ class Session:
             self.open()
             if self._fuse.blown:
                 return
-        step = self._next_step if step is None else int(step)
+        step = self._number(step)
         self._next_step = step + 1
         report = Report(self._fuse)
         report.scalar("loss", loss)
         report.scalar("tokens", tokens)
         for name, value in scalars.items():
             report.scalar(name, value)
-        self._gradients.report(report, grad_norm)
+        self._gradients.report(report, grad_norm if report.scalar("grad_norm", grad_norm) else None)
         self._hidden.report(report)
         self._add_attention(report)
         self._check(self._client.begin(step))
         report.send(self._client, self._check)
         self._check(self._client.end())
         self._apply_orders()
+
+    def _number(self, step):
+        """The number of this step, as it was given or counted on."""
+        if step is None:
+            return self._next_step
+        number = whole_number(step) if not isinstance(step, torch.Tensor) or whole(step) else None
+        if number is None:
+            self._fuse.say(f"mon.step: step is {shown(step)}, wanted a whole number within 2^53 of 0; counted on from "
+                           "the last", about="mon.step: step")
+            return self._next_step
+        return number
 
     def _add_attention(self, report):
         """Adds the maxima of all layers. Layers of a kind that may not clip are left out where others may: one
@@ -111,21 +124,33 @@ class Session:
 
     def attention(self, layer, q, k, scale, causal, mask, bias):
         probe = self._probe(layer)
-        if probe is not None and torch.is_grad_enabled():
+        if probe is None or not torch.is_grad_enabled():
+            return
+        try:
             probe.pair(q, k, scale, causal, mask, bias)
+        except (AttributeError, IndexError, RuntimeError, TypeError) as error:
+            self._fuse.say(f"mon.attention: what layer {layer} was given cannot be measured ({error}), wanted the "
+                           "arguments of gyrostat.max_logits; left out", about="mon.attention")
 
     def attention_max(self, layer, maxima, kind):
         if kind not in attention.KINDS:
-            self._fuse.say(f"attention_max: kind is {kind!r}, wanted one of {', '.join(attention.KINDS)}")
+            self._fuse.say(f"attention_max: kind is {shown(kind)}, wanted one of {', '.join(attention.KINDS)}")
             return
         probe = self._probe(layer)
-        if probe is not None and torch.is_grad_enabled():
-            probe.given(torch.as_tensor(maxima), kind)
+        if probe is None or not torch.is_grad_enabled():
+            return
+        try:
+            maxima = torch.as_tensor(maxima).detach().float()
+        except (RuntimeError, TypeError, ValueError):
+            self._fuse.say(f"attention_max: maxima is {shown(maxima)}, wanted a number for each head; left out",
+                           about="attention_max: maxima")
+            return
+        probe.given(maxima, kind)
 
     def _probe(self, layer):
-        probe = self._probes.get(layer)
+        probe = self._probes.get(layer) if isinstance(layer, int) else None
         if probe is None:
-            self._fuse.say(f"attention was given for layer {layer!r}; the layers with attention are "
+            self._fuse.say(f"attention was given for layer {shown(layer)}; the layers with attention are "
                            f"{sorted(self._probes)}")
         return probe
 
@@ -144,7 +169,7 @@ class Session:
                 raise ValueError(f"format {state['format']}, wanted 1")
             saved = bytes.fromhex(state["client"])
             next_step = int(state["next_step"])
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             self._fuse.say(f"load_state_dict: not a state of gyrostat's ({error!r}); nothing was restored")
             return
         self._next_step = next_step

@@ -91,10 +91,12 @@ class Gradients:
     Several optimizers may share the model; the first to step in a boundary reads all gradients.
     """
 
-    def __init__(self, model, blocks, fuse):
+    def __init__(self, model, blocks, fuse, optimizers=()):
         self._fuse = fuse
         grouped = _groups(model, blocks, [p for p in model.parameters() if p.requires_grad])
         self._params = [p for _, p in grouped]
+        self._of_model = {id(p): p for p in model.parameters()}  # Held, so that no other tensor gets such an id.
+        self._optimizers = optimizers
         self._groups = [group for group, _ in grouped]  # Ascending.
         self._layers = len(blocks)
         self._model = model
@@ -148,23 +150,40 @@ class Gradients:
         distinct = sorted(set(groups))
         return present, [sum(g.numel() for g, of in zip(grads, groups) if of == one) for one in distinct], distinct
 
-    def clipping(self, norm, tensors):
-        """A clipping function saw the global `norm` of this many gradients. None: it does not tell."""
-        have = sum(p.grad is not None for p in self._params)
-        if norm is None or not whole(norm) or tensors < have or self._before_clip is not None:
+    def clipping(self, norm, clipped):
+        """A clipping function saw the global `norm` of the gradients of parameters with the ids `clipped`. None: it
+        does not tell. Another model's parameters are no matter of ours."""
+        updated = ()
+        if clipped.isdisjoint(self._of_model):
+            updated = self._updated()
+            if clipped.isdisjoint(updated):
+                return
+        if norm is None or not whole(norm) or not self._is_all(clipped, updated) or self._before_clip is not None:
             self._clipped = True
         else:
             self._before_clip = norm.detach()
 
+    def _is_all(self, clipped, updated):
+        """Whether these are the model's gradients, all and no others: its parameters', or their masters'."""
+        mine = {id(p) for p in self._params if p.grad is not None}
+        if mine and mine <= clipped:
+            return clipped <= self._of_model.keys()
+        # Apex has the optimizer update float32 copies, and those are clipped.
+        return len(clipped) >= len(mine) and clipped == (updated or self._updated())
+
+    def _updated(self):
+        """Ids of what the optimizers would update now."""
+        return {id(p) for optimizer in self._optimizers for group in optimizer.param_groups for p in group["params"]
+                if p.grad is not None}
+
     def report(self, report, given):
-        """Adds learning rate and norms since the last report. given: the trainer's own global norm, or None. Norms are
-        those before clipping where the clipping function told the norm."""
+        """Adds learning rate and norms since the last report. given: the trainer's own global norm, which the report
+        has already, or None. Norms are those before clipping where the clipping function told the norm."""
         norms, before, scale = self._norms, self._before_clip, self._scale
         clipped, rate = self._clipped, self._rate
         self._norms = self._before_clip = self._scale = self._rate = None
         self._clipped = False
         report.scalar("learning_rate", rate)
-        report.scalar("grad_norm", given)
         if norms is None:
             return
         if clipped and given is None:
@@ -272,7 +291,7 @@ class ClipWrapper:
     _replaced = []  # (namespace, name, original)
 
     def __init__(self, listener):
-        """listener(norm or None, number of gradients) is called after each clipping."""
+        """listener(norm or None, {id of each parameter with a gradient}) is called after each clipping."""
         if not self._listeners:
             self._install()
         self._listener = listener
@@ -305,7 +324,7 @@ class ClipWrapper:
         @functools.wraps(original)
         def wrapper(parameters, *args, **kwargs):
             if not isinstance(parameters, torch.Tensor):
-                parameters = list(parameters)  # It may be a generator; it is counted below.
+                parameters = list(parameters)  # It may be a generator; it is read again below.
             result = original(parameters, *args, **kwargs)
             norm_type = kwargs.get("norm_type", args[1] if len(args) > 1 else 2.0)
             if name == "clip_grad_norm_":
@@ -313,9 +332,13 @@ class ClipWrapper:
             else:
                 given = kwargs.get("total_norm", args[1] if len(args) > 1 else None)
                 norm = given if name == "clip_grads_with_norm_" else None
-            tensors = 1 if isinstance(parameters, torch.Tensor) else sum(p.grad is not None for p in parameters)
+            given = [parameters] if isinstance(parameters, torch.Tensor) else parameters
+            ids = [id(p) for p in given if p.grad is not None]
+            clipped = set(ids)
+            if len(clipped) < len(ids):
+                norm = None  # It counts a gradient twice.
             for listener in list(cls._listeners):
-                listener(norm, tensors)
+                listener(norm, clipped)
             return result
 
         wrapper._gyrostat = True

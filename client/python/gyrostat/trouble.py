@@ -18,10 +18,12 @@ class Fuse:
         self._said = set()
         self._on_blow = []
 
-    def say(self, sentence, level=logging.WARNING):
-        """Logs a sentence, once; nothing any more once the fuse has blown."""
-        if not self.blown and sentence not in self._said:
-            self._said.add(sentence)
+    def say(self, sentence, level=logging.WARNING, about=None):
+        """Logs a sentence, once; nothing any more once the fuse has blown. about: only the first sentence about this
+        is logged."""
+        once = about or sentence
+        if not self.blown and once not in self._said:
+            self._said.add(once)
             LOGGER.log(level, "%s", sentence)
 
     def on_blow(self, callback):
