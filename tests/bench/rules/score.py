@@ -4,8 +4,8 @@
 Every run is replayed by `gyrostatctl replay --json --rules all`. Counted are findings of warning and above.
 recall: unstable runs with at least one. False alarms: those on healthy runs, and on traps outside their event, in
 10,000 healthy steps. lead: steps from the first one to where the loss shows it, median over unstable runs, 0 where
-10,000 healthy steps. lead: steps from the first one to where the loss shows it, median over unstable runs, 0 where
 there is none. blind: how many steps after a NaN in loss and gradient norm a spike goes unseen. Ours are gated: GATES.
+"""
 import argparse
 import collections
 import json
