@@ -10,6 +10,7 @@
 
 #include "ctl/text.h"
 #include "logs/spec.h"
+#include "model/presets.h"
 
 namespace gyrostat::ctl {
 namespace {
@@ -32,6 +33,12 @@ Value Count(uint64_t count) { return count == 0 ? Value(nullptr) : Value(count);
 template <class T>
 Value OrNull(const std::optional<T>& value) {
   return value ? Value(*value) : Value(nullptr);
+}
+
+std::string PresetNames() {
+  std::string names;
+  for (const model::Preset& each : model::Presets()) names += (names.empty() ? "" : ", ") + std::string(each.name);
+  return names;
 }
 
 // All fields, in the order of gyrostat JSONL; null: not known.
@@ -91,8 +98,12 @@ void PrintObject(const std::string& file, const logs::SpecRead& read, const std:
 
 }  // namespace
 
-absl::StatusOr<model::ModelSpec> ReadModel(const std::string& file) {
+absl::StatusOr<model::ModelSpec> ReadModel(const std::string& preset_or_file) {
+  if (const model::Preset* preset = model::FindPreset(preset_or_file)) return model::Completed(preset->spec);
+  const std::string& file = preset_or_file;
   const auto read = ReadFile(file);
+  if (absl::IsNotFound(read.status()))
+    return absl::NotFoundError(std::string(read.status().message()) + "; wanted a file or one of " + PresetNames());
   if (!read.ok()) return read.status();
   if (read->errors.empty()) return read->spec;
   return absl::InvalidArgumentError(file + ": " + read->errors[0]);
