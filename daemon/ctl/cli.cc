@@ -192,7 +192,8 @@ void AddReplay(CLI::App* app, Draft* draft) {
   sub->add_option("--map", draft->maps,
                   "SIGNAL=COLUMN: what a name of the log means; {layer} and {head} stand for numbers in it")
       ->option_text("SIGNAL=COLUMN")->allow_extra_args(false);
-  sub->add_option("--model", request.model, "The model, as a spec or a Hugging Face config.json")->option_text("FILE");
+  sub->add_option("--model", request.model, "The model: a preset's name, a spec or a Hugging Face config.json")
+      ->option_text("PRESET|FILE");
   std::vector<std::string> rules(RuleNames().begin(), RuleNames().end());
   rules.emplace_back("all");
   sub->add_option("--rules", draft->rules, "Whose rules judge (gyrostat)")

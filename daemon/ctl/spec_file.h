@@ -10,8 +10,8 @@
 
 namespace gyrostat::ctl {
 
-// The spec of a preset by name (model/presets.h), or in a file: gyrostat's, or a Hugging Face config.json. The error names
-// the file and what is wrong.
+// The spec of a preset by name (model/presets.h), or in a file: gyrostat's, or a Hugging Face config.json. The error
+// names the file and what is wrong.
 absl::StatusOr<model::ModelSpec> ReadModel(const std::string& preset_or_file);
 
 // Prints what is known of the model and what is not; kRefused, and a line for each mistake, where the spec cannot be.
