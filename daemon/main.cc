@@ -1,4 +1,5 @@
 // gyrostatd: flags, signals and the main loop. Everything else is service/.
+#include <fcntl.h>
 #include <malloc.h>
 #include <unistd.h>
 
@@ -31,6 +32,12 @@ void KeepHeap() {
   mallopt(M_MMAP_THRESHOLD, 32 << 20);  // The largest that glibc takes.
   mallopt(M_TRIM_THRESHOLD, 256 << 20);
   mallopt(M_TOP_PAD, 64 << 20);
+}
+
+// Nothing else may come to stand where this program and its libraries print: a supervisor may have closed all three.
+void OpenStandardStreams() {
+  for (const int each : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (fcntl(each, F_GETFD) < 0) (void)open("/dev/null", O_RDWR);  // Takes the lowest number that is free.
 }
 
 // The signals that end or reload the daemon, as a set for sigtimedwait. Blocked before any thread starts, so that no
@@ -98,6 +105,7 @@ int Serve(const Flags& flags, const config::Config& config, const sigset_t& sign
 }
 
 int Main(const std::vector<std::string>& args) {
+  OpenStandardStreams();
   const ParsedFlags parsed = ParseFlags(args, GYROSTAT_VERSION);
   if (!parsed.flags) {
     std::cout << parsed.out;

@@ -139,7 +139,7 @@ void AddOffline(CLI::App* app, Draft* draft) {
   sub->add_option("FILE", request.file, "YAML file")->required();
   sub = Add(app, draft, Command::kDoctor, "doctor", "Find out why nothing arrives",
             "  gyrostatctl doctor\n  gyrostatctl doctor --data-dir /var/lib/gyrostat\n"
-            "Each line is ok, warn or fail, with what to do. Exit 1 when one fails.\n");
+            "Each line is ok, warn or fail, with what to do. Exit 1 when one fails, 3 when no daemon answers.\n");
   sub->add_option("--data-dir", request.data_dir, "The daemon's data directory, to find a daemon on another port")
       ->option_text("DIR");
   sub = Add(app, draft, Command::kQkClip, "qk-clip", "Work out QK-Clip factors by hand",
@@ -237,7 +237,10 @@ void FinishMode(Draft* draft) {
            "wanted: mode RUN observe|advise|act, or mode --all observe|advise|act");
   if (!IsMode(words.back())) Refuse("mode \"" + words.back() + "\" is unknown; wanted: observe, advise or act");
   request.mode = words.back();
-  if (!request.all) request.run = words.front();
+  if (request.all) return;
+  request.run = words.front();
+  if (request.run.empty())
+    Refuse("the run is \"\"; wanted: mode RUN observe|advise|act, or mode --all observe|advise|act");
 }
 
 void FinishQkClip(Draft* draft) {

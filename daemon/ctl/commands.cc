@@ -115,7 +115,7 @@ int SetMode(const Request& request, Control* control, const Console& console) {
   }
   if (!request.json && request.all)
     console.out << Count(static_cast<uint64_t>(answer->runs_size()), "run") << " changed; new runs start in mode "
-                << request.mode << ".\n";
+                << Token(answer->default_mode()) << ".\n";
   return kDone;
 }
 

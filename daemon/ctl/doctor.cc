@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "ctl/json.h"
+#include "ctl/request.h"
 #include "model/ids.h"
 
 namespace gyrostat::ctl {
@@ -42,6 +43,13 @@ class Report {
   std::vector<Check> checks_;
 };
 
+// Who holds new runs below the configuration's mode; empty where `mode --all act`, or nobody, lets it have its way.
+std::string Limit(const v1::GetStatusResponse& status) {
+  if (status.mode_limit() != v1::OBSERVE && status.mode_limit() != v1::ADVISE) return "";
+  return std::string(" (mode --all ") + Token(status.mode_limit()) + ", by " + status.mode_limit_author() +
+         ", until somebody says mode --all act)";
+}
+
 void JudgeDaemon(const DoctorFacts& facts, Report* report) {
   if (!facts.status.ok()) {
     std::string advice = "Start gyrostatd, or give the right address with --address or GYROSTAT_ADDRESS.";
@@ -57,7 +65,7 @@ void JudgeDaemon(const DoctorFacts& facts, Report* report) {
   const v1::GetStatusResponse& status = *facts.status;
   report->Ok("daemon", "answers at " + facts.address + ", " + Count(status.runs(), "run") + ", " +
                            Count(status.streams(), "stream") + ", " + Count(status.reports_total(), "report") +
-                           ", default mode " + Token(status.default_mode()));
+                           ", new runs begin in mode " + Token(status.default_mode()) + Limit(status));
   if (status.version() == GYROSTAT_VERSION) report->Ok("version", "daemon and gyrostatctl are both " GYROSTAT_VERSION);
   else
     report->Warn("version", "daemon " + status.version() + ", gyrostatctl " GYROSTAT_VERSION,
@@ -161,6 +169,11 @@ std::vector<Check> Judge(const DoctorFacts& facts) {
 
 bool AnyFailed(const std::vector<Check>& checks) {
   return std::any_of(checks.begin(), checks.end(), [](const Check& each) { return each.verdict == Verdict::kFail; });
+}
+
+int ExitCode(const DoctorFacts& facts, const std::vector<Check>& checks) {
+  if (!facts.status.ok()) return kUnreachable;
+  return AnyFailed(checks) ? kRefused : kDone;
 }
 
 std::string Json(const Check& check) {

@@ -59,5 +59,7 @@ std::string RenderChecks(const std::vector<Check>& checks, const Style& style);
 std::string Json(const Check& check);
 
 bool AnyFailed(const std::vector<Check>& checks);
+// kUnreachable where no gyrostatd answered, else kRefused where a check failed.
+int ExitCode(const DoctorFacts& facts, const std::vector<Check>& checks);
 
 }  // namespace gyrostat::ctl

@@ -172,9 +172,9 @@ std::string Json(const v1::RunView& view) {
   out["tau"] = Real(view.tau());
   out["open_findings"] = Value::array();
   for (const v1::Finding& each : view.open_findings()) out["open_findings"].push_back(FindingValue(each));
-  out["pending_interventions"] = Value::array();
-  for (const v1::Intervention& each : view.pending_interventions())
-    out["pending_interventions"].push_back(InterventionValue(each));
+  out["open_interventions"] = Value::array();
+  for (const v1::Intervention& each : view.open_interventions())
+    out["open_interventions"].push_back(InterventionValue(each));
   out["recent_decisions"] = Value::array();
   for (const v1::Decision& each : view.recent_decisions())
     out["recent_decisions"].push_back({{"step", each.step()}, {"kind", TextOrNull(Token(each.kind()))},

@@ -69,12 +69,13 @@ Console MakeConsole() {
 }
 
 int Doctor(const Request& request, Control* control, const Console& console) {
-  const std::vector<Check> checks = Judge(GatherFacts(request, control, console.clock.UnixMs()));
+  const DoctorFacts facts = GatherFacts(request, control, console.clock.UnixMs());
+  const std::vector<Check> checks = Judge(facts);
   if (request.json)
     for (const Check& each : checks) console.out << Json(each) << "\n";
   else
     console.out << RenderChecks(checks, console.style);
-  return AnyFailed(checks) ? kRefused : kDone;
+  return ExitCode(facts, checks);
 }
 
 int Run(const Request& request, const Console& console) {

@@ -185,7 +185,7 @@ std::string RenderView(const v1::RunView& view, const Style& style, int64_t now_
   Heading(style, "Open findings", &out);
   out += RenderFindings(view.open_findings(), style);
   Heading(style, "Open interventions", &out);
-  out += RenderInterventions(view.pending_interventions(), style);
+  out += RenderInterventions(view.open_interventions(), style);
   if (view.recent_decisions().empty()) return out;
   Heading(style, "Recent decisions", &out);
   Table table({{"STEP", true}, {"KIND"}, {"ACTED"}});

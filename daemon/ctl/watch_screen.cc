@@ -120,7 +120,7 @@ std::vector<WatchScreen::Row> WatchScreen::Findings() const {
 
 std::vector<WatchScreen::Row> WatchScreen::Interventions() const {
   std::vector<Row> rows;
-  for (const v1::Intervention& each : view_.pending_interventions())
+  for (const v1::Intervention& each : view_.open_interventions())
     rows.push_back({"  " + Escape(each.id()) + "  " + Token(each.kind()) + "  " + Escape(each.state()) + "  orders " +
                         std::to_string(each.orders_applied()) + "/" + std::to_string(each.orders()) + "  " +
                         Escape(each.reason()),

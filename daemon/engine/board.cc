@@ -23,6 +23,13 @@ bool Board::HasName(const std::string& run) const {
   return views_.contains(run);
 }
 
+std::vector<std::string> Board::Names() const {
+  std::vector<std::string> names;
+  base::MutexLock lock(mutex_);
+  for (const auto& [name, view] : views_) names.push_back(name);
+  return names;
+}
+
 void Board::Publish(std::shared_ptr<const RunState> view) {
   base::MutexLock lock(mutex_);
   std::swap(views_[view->run], view);  // The old view is freed by the caller's argument, outside the lock.

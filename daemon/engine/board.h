@@ -22,6 +22,8 @@ class Board {
   void DropName(const std::string& run) GYROSTAT_EXCLUDES(mutex_);
   bool HasName(const std::string& run) const GYROSTAT_EXCLUDES(mutex_);
 
+  std::vector<std::string> Names() const GYROSTAT_EXCLUDES(mutex_);  // All that are taken.
+
   // Takes the name too, whatever their number is: what is stored is there.
   void Publish(std::shared_ptr<const RunState> view) GYROSTAT_EXCLUDES(mutex_);
 

@@ -30,7 +30,10 @@ struct Engine::Impl {
   Impl(const EngineOptions& options, Journal* journal, Outbox* outbox, const base::Clock* clock)
       : common(options, journal, outbox, clock) {
     const uint32_t count = std::clamp(options.shards, 1u, 64u);
-    for (uint32_t i = 0; i < count; ++i) shards.push_back(std::make_unique<Shard>(&common));
+    for (uint32_t i = 0; i < count; ++i) {
+      const Shard::Duty duty = i == 0 ? Shard::Duty::kRunsAndLimit : Shard::Duty::kRuns;
+      shards.push_back(std::make_unique<Shard>(&common, duty));
+    }
   }
 
   Shard& ShardOf(const std::string& run) { return *shards[std::hash<std::string>()(run) % shards.size()]; }
@@ -47,6 +50,9 @@ Engine::~Engine() { Stop(); }
 
 absl::Status Engine::Restore(History* history) {
   Common& common = impl_->common;
+  absl::StatusOr<std::optional<ModeWord>> limit = history->ModeLimit();
+  if (!limit.ok()) return limit.status();
+  if (*limit) common.mode_limit.Restore(**limit);
   return history->ForEachRun([&](StoredRun stored) {
     common.run_number_next = std::max(common.run_number_next.load(), stored.number + 1);
     auto run = std::make_unique<Run>(stored.run, stored.number, common.run_options.Get());
@@ -108,6 +114,23 @@ absl::StatusOr<std::shared_ptr<const RunState>> Engine::FindRun(const std::strin
 std::string Engine::RunOfIntent(const std::string& intent_id) {
   const size_t slash = intent_id.rfind('/');
   return slash == std::string::npos ? "" : intent_id.substr(0, slash);
+}
+
+std::vector<std::string> Engine::RunNames() const { return impl_->common.board.Names(); }
+
+void Engine::SetModeLimit(ModeWord word, Done done) {
+  Common& common = impl_->common;
+  const uint64_t number = common.mode_limit.Ask(word);
+  // One shard writes them all, so that the journal has them in the order in which they were said.
+  Shard& shard = *impl_->shards.front();
+  if (shard.TryPost({.run = "", .body = Shard::LimitWork{number, word}, .done = done})) return;
+  const bool holds = common.mode_limit.Settle(number, word, false);
+  if (done) done(ModeNotKept("runs to come", word.mode, holds));
+}
+
+std::optional<ModeWord> Engine::mode_limit() const { return impl_->common.mode_limit.Get(); }
+model::Mode Engine::start_mode() const {
+  return impl_->common.mode_limit.Apply(impl_->common.run_options.Get().policy.mode);
 }
 
 void Engine::SetRunOptions(const RunOptions& options) { impl_->common.run_options.Set(options); }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,9 +46,11 @@ class Engine {
 
   // Queues an event. `done` (may be null) is called exactly once: with the outcome of Apply once its effects are
   // durable, with UNAVAILABLE if the journal failed or the engine has stopped, or with RESOURCE_EXHAUSTED at once when
-  // the queue or the number of runs is full. It may be called on any thread and must not block. By then the effects
-  // have been handed to the outbox, in the order: acknowledgement (of a hello too: what the attempt need not send
-  // again), orders. A HelloEvent makes the run; every other event on an unknown run answers NOT_FOUND.
+  // the queue or the number of runs is full. People (mode, approve, reject) hear ABORTED if the journal failed: then it
+  // was not done, but for a mode that stops, which holds and is written later; the text says which. `done` may be
+  // called on any thread and must not block. By then the effects have been handed to the outbox, in the order:
+  // acknowledgement (of a hello too: what the attempt need not send again), orders. A HelloEvent makes the run; every
+  // other event on an unknown run answers NOT_FOUND.
   using Done = std::function<void(const absl::Status&)>;
   void Post(const std::string& run, EventBody body, Done done);
 
@@ -57,9 +60,19 @@ class Engine {
   // The run that owns an intent id ("<run>/<number>").
   static std::string RunOfIntent(const std::string& intent_id);
 
-  // Config reload: thresholds for all runs, default mode for new ones.
+  // Names of all runs, also of those whose first hello is on its way.
+  std::vector<std::string> RunNames() const;
+
+  // Config reload: thresholds for all runs, and the mode in which new ones begin. A run that is there keeps its mode.
   void SetRunOptions(const RunOptions& options);
   RunOptions run_options() const;
+
+  // `mode --all`, as far as it is about runs to come: none begins in a mode above `word.mode` any more, whatever the
+  // configuration says, until another word. Stopping holds when this returns; letting more happen holds once durable.
+  // `done` as in Post; ABORTED says which mode holds when the journal could not keep the word.
+  void SetModeLimit(ModeWord word, Done done);
+  std::optional<ModeWord> mode_limit() const;
+  model::Mode start_mode() const;  // Of new runs: the configuration's, or the limit where that is lower.
 
   Probe& probe();
 

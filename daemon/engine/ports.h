@@ -23,6 +23,12 @@ struct AuditNote {
   std::string author, reason;
 };
 
+// What somebody said for all runs to come (engine/mode_limit.h).
+struct ModeWord {
+  model::Mode mode = model::Mode::kObserve;
+  std::string author, reason;
+};
+
 // Everything one event of one run caused: written in one transaction or not at all.
 struct JournalEntry {
   std::string run;
@@ -42,6 +48,8 @@ struct JournalEntry {
   model::AttemptId ended_attempt;     // Meaningful where ended_reason is not empty.
   std::string ended_reason;           // Non-empty: that attempt ended.
   std::optional<AuditNote> audit;
+  std::optional<ModeWord> mode_limit;  // The entry is the daemon's own: no run, and nothing else but `audit`.
+  bool revocable = false;  // If it fails it never happened, the run is as before it: its rows are not kept for later.
   // Called once, on the journal's thread, when the entry is durable (true) or could not be written (false). Entries of
   // a run are settled in the order in which they were appended. Must not block.
   std::function<void(bool durable)> done;
@@ -51,7 +59,7 @@ struct JournalEntry {
 //
 // After a false, all further entries of that run fail until one with a snapshot can be written: a replay must never
 // meet a hole. Their findings, decisions and interventions are written with that one, as far as they can be kept until
-// then.
+// then. An entry of the daemon's own fails alone, and nothing of it is kept.
 class Journal {
  public:
   virtual ~Journal() = default;
@@ -85,6 +93,7 @@ class History {
   virtual ~History() = default;
   // Hands over each stored run once, by number. Stops at the first error `take` returns, and returns it.
   virtual absl::Status ForEachRun(const std::function<absl::Status(StoredRun)>& take) = 0;
+  virtual absl::StatusOr<std::optional<ModeWord>> ModeLimit() = 0;  // The newest that was written.
   struct FindingRow {
     model::Finding finding;
     model::AttemptId attempt;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/check.h"
 #include "base/log.h"
 
 namespace gyrostat::engine {
@@ -11,7 +12,9 @@ namespace {
 // Acks and operators' words are events too: a run that gets many of them a report must not make the replay long.
 constexpr size_t kEventsPerReportMax = 4;
 
-bool SameOptions(const RunOptions& a, const RunOptions& b) {
+// But for the mode, which says how runs begin.
+bool SameThresholds(const RunOptions& a, RunOptions b) {
+  b.policy.mode = a.policy.mode;
   base::ByteWriter x, y;
   base::SaveTo(&x, a);
   base::SaveTo(&y, b);
@@ -55,6 +58,23 @@ std::optional<AuditNote> NoteOf(const Event& event) {
   return std::nullopt;
 }
 
+// What must be on disk before it counts: an answer to an intent, and a mode that lets more happen or starts something
+// anew. Stopping never waits.
+bool IsWord(const EventBody& body, const Run& run) {
+  if (const auto* event = std::get_if<ModeEvent>(&body))
+    return event->mode != model::Mode::kObserve && event->mode >= run.mode();
+  return std::holds_alternative<ApproveEvent>(body) || std::holds_alternative<RejectEvent>(body);
+}
+
+// A word, to those who must be told that it was not kept.
+absl::Status NotDone(const std::string& run, const EventBody& body) {
+  if (const auto* event = std::get_if<ModeEvent>(&body)) return ModeNotKept("run " + run, event->mode, false);
+  const auto* approve = std::get_if<ApproveEvent>(&body);
+  const std::string what = approve != nullptr ? approve->id + " is not approved"
+                                              : std::get<RejectEvent>(body).id + " is not rejected";
+  return absl::AbortedError(what + ": the journal could not keep it; see the daemon's log");
+}
+
 // Of a refused report only who sent it is kept: it is no part of the run's history.
 std::string EncodeForJournal(const Event& event, const absl::Status& status) {
   const auto* report = std::get_if<ReportEvent>(&event.body);
@@ -95,7 +115,8 @@ Stamp Common::Now() const {
   return {mono_base_ms + since_start.count(), clock->UnixMs()};
 }
 
-Shard::Shard(Common* common) : common_(common), queue_(common->options.queue_capacity_events) {}
+Shard::Shard(Common* common, Duty duty)
+    : common_(common), duty_(duty), queue_(common->options.queue_capacity_events) {}
 
 void Shard::Adopt(std::unique_ptr<Run> run, size_t replayed) {
   Slot& slot = slots_[run->name()];
@@ -126,6 +147,7 @@ void Shard::Loop() {
     if (options_version_ != common_->run_options.version()) TakeOptions();
     for (Work& work : batch) Process(std::move(work));
     batch.clear();
+    SettleWords();
     if (waits.Now() >= next_tick) {
       Tick();
       next_tick = waits.Now() + common_->options.tick;
@@ -138,34 +160,106 @@ void Shard::TakeOptions() {
   options_version_ = common_->run_options.version();
   const RunOptions options = common_->run_options.Get();
   for (auto& [name, slot] : slots_)
-    if (!SameOptions(options, slot.run->options())) Apply(&slot, OptionsEvent{options}, nullptr);
+    if (!SameThresholds(options, slot.run->options())) Apply(&slot, OptionsEvent{options}, nullptr);
 }
 
 void Shard::Tick() {
+  if (duty_ == Duty::kRunsAndLimit)
+    if (auto unsaved = common_->mode_limit.TakeUnsaved()) AddLimit(unsaved->number, unsaved->word, nullptr);
   for (auto& [name, slot] : slots_) {
     Apply(&slot, TickEvent{}, nullptr);
     if (!slot.snapshot_wanted) continue;
     out_.Clear();
-    AddEntry(&slot, nullptr, nullptr);  // Mends the journal of a run that may say nothing more.
+    AddEntry(&slot, nullptr, Settled(&slot, nullptr, nullptr));  // For a run that may say nothing more.
   }
 }
 
 void Shard::Process(Work work) {
-  Slot* slot = FindOrMake(work);
+  if (const auto* limit = std::get_if<LimitWork>(&work.body)) {
+    AddLimit(limit->number, limit->word, std::move(work.done));
+    return;
+  }
+  EventBody& body = std::get<EventBody>(work.body);
+  Slot* slot = FindOrMake(work.run, body);
   if (slot == nullptr) {
     if (work.done) work.done(absl::NotFoundError("run " + work.run + " is not known"));
     return;
   }
-  Apply(slot, std::move(work.body), std::move(work.done));
+  if (slot->asked) SettleWords();
+  if (IsWord(body, *slot->run)) return ApplyWord(slot, std::move(body), std::move(work.done));
+  Apply(slot, std::move(body), std::move(work.done));
 }
 
-Shard::Slot* Shard::FindOrMake(const Work& work) {
-  const auto it = slots_.find(work.run);
+void Shard::ApplyWord(Slot* slot, EventBody body, Engine::Done done) {
+  if (slot->dirty) Publish(slot);  // The word itself is not to be seen yet.
+  std::string before = slot->run->Save();
+  const absl::Status not_done = NotDone(slot->run->name(), body);
+  const Event event{common_->Now(), std::move(body)};
+  slot->run->Apply(event, &out_);
+  common_->probe.events_total.Add();
+  if (!out_.changed) {
+    if (done) done(out_.status);
+    return;
+  }
+  slot->asked = true;
+  ++slot->events_since_snapshot;
+  Log(slot->run->name(), event, out_);
+  words_.push_back({slot, std::move(before), not_done, out_.policy.orders, std::move(done), false});
+  words_in_flight_.Begin();
+  AddEntry(slot, &event, [this, waits = &words_.back()](bool durable) {
+    waits->durable = durable;
+    words_in_flight_.End();
+  });
+  entries_.back().revocable = true;
+}
+
+void Shard::SettleWords() {
+  if (words_.empty()) return;
+  Flush();
+  words_in_flight_.WaitForNone();
+  for (Word& word : words_) {
+    Slot* slot = word.slot;
+    slot->asked = false;
+    if (word.durable) {
+      Publish(slot);
+      for (const model::Order& order : word.orders) common_->outbox->SendOrder(order);
+      common_->probe.orders_sent_total.Add(word.orders.size());
+      if (word.done) word.done(absl::OkStatus());
+      continue;
+    }
+    common_->probe.journal_failures_total.Add();
+    slot->snapshot_wanted = true;
+    GYROSTAT_CHECK(slot->run->Load(word.before));
+    base::LogWarn("not done", {{"run", slot->run->name()}, {"reason", std::string(word.not_done.message())}});
+    if (word.done) word.done(word.not_done);
+  }
+  words_.clear();
+}
+
+Shard::Slot* Shard::FindOrMake(const std::string& run, const EventBody& body) {
+  const auto it = slots_.find(run);
   if (it != slots_.end()) return &it->second;
-  if (!std::holds_alternative<HelloEvent>(work.body)) return nullptr;
-  Slot& slot = slots_[work.run];
-  slot.run = std::make_unique<Run>(work.run, common_->run_number_next.fetch_add(1), common_->run_options.Get());
+  if (!std::holds_alternative<HelloEvent>(body)) return nullptr;
+  RunOptions options = common_->run_options.Get();
+  options.policy.mode = common_->mode_limit.Apply(options.policy.mode);
+  Slot& slot = slots_[run];
+  slot.run = std::make_unique<Run>(run, common_->run_number_next.fetch_add(1), options);
   return &slot;
+}
+
+void Shard::AddLimit(uint64_t number, const ModeWord& word, Engine::Done done) {
+  JournalEntry entry;
+  entry.at = common_->Now();
+  entry.mode_limit = word;
+  entry.audit = AuditNote{"mode --all", model::Token(word.mode), word.author, word.reason};
+  common_->in_flight.Begin();
+  entry.done = [common = common_, number, word, done = std::move(done)](bool durable) {
+    const bool holds = common->mode_limit.Settle(number, word, durable);
+    if (!durable) common->probe.journal_failures_total.Add();
+    if (done) done(durable ? absl::OkStatus() : ModeNotKept("runs to come", word.mode, holds));
+    common->in_flight.End();
+  };
+  entries_.push_back(std::move(entry));
 }
 
 void Shard::Apply(Slot* slot, EventBody body, Engine::Done done) {
@@ -178,9 +272,10 @@ void Shard::Apply(Slot* slot, EventBody body, Engine::Done done) {
     slot->dirty = true;
     ++slot->events_since_snapshot;
     if (std::holds_alternative<ReportEvent>(event.body)) ++slot->reports_since_snapshot;
-    AddEntry(slot, &event, std::move(done));
+    AddEntry(slot, &event, Settled(slot, &event.body, std::move(done)));
   } else if (out_.status.ok() && out_.acknowledge_sequence > 0) {
-    AddEntry(slot, nullptr, std::move(done));  // In its turn: what it acknowledges may still be on its way to disk.
+    // In its turn: what it acknowledges may still be on its way to disk.
+    AddEntry(slot, nullptr, Settled(slot, nullptr, std::move(done)));
   } else if (done) {
     done(out_.status);
   }
@@ -203,7 +298,7 @@ bool Shard::SnapshotDue(const Slot& slot) const {
          slot.events_since_snapshot >= every * kEventsPerReportMax;
 }
 
-void Shard::AddEntry(Slot* slot, const Event* event, Engine::Done done) {
+void Shard::AddEntry(Slot* slot, const Event* event, std::function<void(bool)> settled) {
   Run& run = *slot->run;
   JournalEntry entry;
   entry.run = run.name();
@@ -216,8 +311,8 @@ void Shard::AddEntry(Slot* slot, const Event* event, Engine::Done done) {
     slot->snapshot_wanted = false;
     slot->reports_since_snapshot = slot->events_since_snapshot = 0;
   }
+  entry.done = std::move(settled);
   if (event == nullptr) {
-    entry.done = Settle(slot, std::move(done));
     entries_.push_back(std::move(entry));
     return;
   }
@@ -233,15 +328,19 @@ void Shard::AddEntry(Slot* slot, const Event* event, Engine::Done done) {
     if (const auto* ack = std::get_if<AckEvent>(&event->body)) entry.ack = ack->ack;
     entry.audit = NoteOf(*event);
   }
-  entry.done = Settle(slot, std::move(done));
   entries_.push_back(std::move(entry));
 }
 
-// What happens on the journal's thread. The slot outlives it: Engine::Stop waits for every entry.
-std::function<void(bool)> Shard::Settle(Slot* slot, Engine::Done done) const {
+// The slot outlives it: Engine::Stop waits for every entry.
+std::function<void(bool)> Shard::Settled(Slot* slot, const EventBody* body, Engine::Done done) const {
   common_->in_flight.Begin();
+  const auto* mode = body == nullptr ? nullptr : std::get_if<ModeEvent>(body);
+  const std::string who = "run " + slot->run->name();
+  const absl::Status lost = mode != nullptr ? ModeNotKept(who, mode->mode, true)
+                                            : absl::UnavailableError(
+                                                  who + ": the journal could not keep this; see the daemon's log");
   return [common = common_, slot, run = slot->run->name(), attempt = slot->run->attempt(),
-          sequence = out_.acknowledge_sequence, orders = out_.policy.orders, status = out_.status,
+          sequence = out_.acknowledge_sequence, orders = out_.policy.orders, status = out_.status, lost,
           done = std::move(done)](bool durable) {
     if (durable) {
       if (sequence > 0) common->outbox->Acknowledge(run, attempt, sequence);
@@ -251,18 +350,20 @@ std::function<void(bool)> Shard::Settle(Slot* slot, Engine::Done done) const {
     } else {
       common->probe.journal_failures_total.Add();
       slot->snapshot_wanted = true;
-      if (done) done(absl::UnavailableError("run " + run + ": the journal could not keep this; see the daemon's log"));
+      if (done) done(lost);
     }
     common->in_flight.End();
   };
 }
 
+void Shard::Publish(Slot* slot) {
+  common_->board.Publish(std::make_shared<const RunState>(slot->run->View()));
+  slot->dirty = false;
+}
+
 void Shard::Flush() {
-  for (auto& [name, slot] : slots_) {
-    if (!slot.dirty) continue;
-    common_->board.Publish(std::make_shared<const RunState>(slot.run->View()));
-    slot.dirty = false;
-  }
+  for (auto& [name, slot] : slots_)
+    if (slot.dirty) Publish(&slot);
   for (JournalEntry& entry : entries_) common_->journal->Append(std::move(entry));
   entries_.clear();
 }

@@ -4,12 +4,14 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <thread>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -18,6 +20,7 @@
 #include "base/mutex.h"
 #include "engine/board.h"
 #include "engine/engine.h"
+#include "engine/mode_limit.h"
 #include "engine/ports.h"
 #include "engine/run.h"
 
@@ -67,6 +70,7 @@ struct Common {
   int64_t mono_base_ms = 0;  // What the stamps of earlier lives have reached. Set by Restore.
   std::atomic<uint64_t> run_number_next{1};
   SharedOptions run_options;
+  ModeLimit mode_limit;
   Board board;
   Probe probe;
   InFlight in_flight;
@@ -74,13 +78,19 @@ struct Common {
 
 class Shard {
  public:
+  // A word about runs to come, and its number (mode_limit.h).
+  struct LimitWork {
+    uint64_t number = 0;
+    ModeWord word;
+  };
   struct Work {
-    std::string run;
-    EventBody body;
+    std::string run;  // Empty with a LimitWork.
+    std::variant<EventBody, LimitWork> body;
     Engine::Done done;
   };
+  enum class Duty { kRuns, kRunsAndLimit };  // One shard writes the words about runs to come.
 
-  explicit Shard(Common* common);
+  Shard(Common* common, Duty duty);
 
   // Before Start. `replayed`: events applied since the stored snapshot.
   void Adopt(std::unique_ptr<Run> run, size_t replayed);
@@ -96,31 +106,51 @@ class Shard {
     std::unique_ptr<Run> run;
     size_t reports_since_snapshot = 0, events_since_snapshot = 0;
     bool dirty = false;  // Its view is older than its state.
+    bool asked = false;  // A word of words_ waits for the journal.
     std::atomic<bool> snapshot_wanted{true};  // The journal has a hole (or nothing yet): only a snapshot mends it.
+  };
+
+  // Somebody's word that must not count before it is on disk. Its run stands still until the journal has answered;
+  // where that is no, the run is what it was before.
+  struct Word {
+    Slot* const slot;
+    const std::string before;     // Run::Save.
+    const absl::Status not_done;  // What is answered then.
+    const std::vector<model::Order> orders;
+    const Engine::Done done;
+    bool durable;
   };
 
   void Loop();
   void Process(Work work);
   void Tick();
+  void AddLimit(uint64_t number, const ModeWord& word, Engine::Done done);
   void TakeOptions();
-  Slot* FindOrMake(const Work& work);
+  Slot* FindOrMake(const std::string& run, const EventBody& body);
+  // Applies a word and leaves it in words_, to be settled before anything else happens to the run.
+  void ApplyWord(Slot* slot, EventBody body, Engine::Done done);
+  void SettleWords();  // Waits for the journal.
+  void Publish(Slot* slot);
   // Applies one event, which leaves its effects in out_ and, if there is something to write, an entry in entries_.
   void Apply(Slot* slot, EventBody body, Engine::Done done);
   void CountReport() const;
-  // Queues an entry that answers `done` once it is settled. `event` may be null: only the answer, or a snapshot, is
-  // wanted.
-  void AddEntry(Slot* slot, const Event* event, Engine::Done done);
-  std::function<void(bool)> Settle(Slot* slot, Engine::Done done) const;
+  // Queues an entry with the effects in out_. `event` may be null: only the answer, or a snapshot, is wanted.
+  void AddEntry(Slot* slot, const Event* event, std::function<void(bool)> settled);
+  // What happens on the journal's thread to all but words: acknowledgement, orders, `done`.
+  std::function<void(bool)> Settled(Slot* slot, const EventBody* body, Engine::Done done) const;
   bool SnapshotDue(const Slot& slot) const;
   // Publishes the views of what changed, then gives the entries to the journal: whoever is told of an event sees it.
   void Flush();
 
   Common* const common_;
+  const Duty duty_;
   base::BoundedQueue<Work> queue_;
   std::map<std::string, Slot> slots_;
   uint64_t options_version_ = 0;       // Of common_->run_options, as last given to the runs.
   RunOutput out_;                      // Reused.
   std::vector<JournalEntry> entries_;  // Of the batch at hand.
+  std::deque<Word> words_;             // Of runs that stand still. The journal's thread writes `durable`.
+  InFlight words_in_flight_;
   std::thread thread_;
 };
 

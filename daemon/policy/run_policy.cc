@@ -16,7 +16,7 @@ namespace {
 using model::InterventionState;
 
 // First in saved bytes; another number after any change of what is saved.
-constexpr uint32_t kFormat = 0x67700001;
+constexpr uint32_t kFormat = 0x67700002;
 
 bool SameRules(const QkClipOptions& a, const QkClipOptions& b) {
   return a.tau == b.tau && a.where == b.where && a.variant == b.variant;
@@ -27,7 +27,6 @@ bool SameRules(const QkClipOptions& a, const QkClipOptions& b) {
 struct RunPolicy::State {
   PolicyOptions options;
   model::Mode mode;
-  bool mode_by_person = false;  // Set by somebody; otherwise a new attempt follows the configuration.
   ClipState clip;
 
   State(std::string run, PolicyOptions o) : options(std::move(o)), mode(options.mode) { clip.run = std::move(run); }
@@ -39,7 +38,7 @@ struct RunPolicy::State {
   absl::Status Waiting(const std::string& id, const std::string& run) const;
   template <class Archive>
   void Fields(Archive& a) {
-    a(mode, mode_by_person, clip);
+    a(mode, clip);
   }
 };
 
@@ -73,8 +72,6 @@ void RunPolicy::State::OpenAttempt(const model::Hello& hello, PolicyOutput* out)
   }
   clip.job = JobOf(hello);
   OpenLedger();
-  if (mode_by_person || mode == options.mode) return;
-  mode = options.mode;
 }
 
 void RunPolicy::State::OpenEpoch(uint32_t epoch, PolicyOutput* out) {
@@ -183,7 +180,6 @@ absl::Status RunPolicy::Reject(const std::string& id, const std::string& author,
 void RunPolicy::SetMode(model::Mode mode, const std::string& author, PolicyOutput* out) {
   State& s = *state_;
   s.mode = mode;
-  s.mode_by_person = true;
   // Somebody looked at it: what the policy had switched off for itself gets another chance.
   s.clip.failures = 0;
   s.clip.disabled.clear();

@@ -88,7 +88,7 @@ class RunPolicy {
   // What the new mode does not allow stops at once; an ack of what was sent before is still believed. Somebody's word
   // also ends a pause, and gives a kind that disabled itself another chance.
   void SetMode(model::Mode mode, const std::string& author, PolicyOutput* out);
-  // New thresholds (config reload). The mode in use stays, until a new attempt where nobody has set one. What is open
+  // New thresholds (config reload). The mode stays: options say how a run begins, SetMode how it goes on. What is open
   // under another tau, place or variant ends.
   void SetOptions(const PolicyOptions& options, PolicyOutput* out);
 

@@ -19,9 +19,14 @@ constexpr uint32_t kIntervalMsMin = 100, kIntervalMsMax = 60000, kIntervalMsDefa
 // Rows of one answer: below the 4 MiB that gRPC's clients take by default.
 constexpr size_t kAnswerBytesMax = size_t{3} << 20;
 
+// gRPC says UNAVAILABLE itself where nobody answers; whoever was answered shall not be told so.
+grpc::Status ToPeople(const absl::Status& status) {
+  return ToGrpc(absl::IsUnavailable(status) ? absl::AbortedError(status.message()) : status);
+}
+
 grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, const absl::Status& status) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpc(status));
+  reactor->Finish(ToPeople(status));
   return reactor;
 }
 
@@ -29,7 +34,7 @@ grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, const abs
 template <class Message>
 class Refusal final : public grpc::ServerWriteReactor<Message> {
  public:
-  explicit Refusal(const absl::Status& status) { this->Finish(ToGrpc(status)); }
+  explicit Refusal(const absl::Status& status) { this->Finish(ToPeople(status)); }
   void OnDone() override { delete this; }
 };
 
@@ -65,27 +70,50 @@ uint32_t NewestThatFit(const Rows& rows, Repeated* out, Convert convert) {
 }
 
 // SetMode on many runs: answers when the last of them has.
-struct ModeCall {
-  base::Mutex mutex;
-  size_t left GYROSTAT_GUARDED_BY(mutex) = 0;
-  absl::Status error GYROSTAT_GUARDED_BY(mutex);  // The first.
-  grpc::ServerUnaryReactor* reactor = nullptr;
-  v1::SetModeResponse* response = nullptr;
+class ModeCall : public std::enable_shared_from_this<ModeCall> {
+ public:
+  ModeCall(grpc::ServerUnaryReactor* reactor, v1::SetModeResponse* response, std::function<model::Mode()> start_mode)
+      : reactor_(reactor), response_(response), start_mode_(std::move(start_mode)) {}
 
-  void Settle(const std::string& run, const absl::Status& status) {
+  // One answer more to wait for. `run` is empty for the runs to come.
+  std::function<void(const absl::Status&)> Expect(const std::string& run) {
+    {
+      base::MutexLock lock(mutex_);
+      ++left_;
+    }
+    return [self = shared_from_this(), run](const absl::Status& status) {
+      {
+        base::MutexLock lock(self->mutex_);
+        if (status.ok() && !run.empty()) self->response_->add_runs(run);
+        if (!status.ok() && ++self->errors_ == 1) self->error_ = status;
+      }
+      self->Settle();
+    };
+  }
+  // Once more than Expect was called, so that nothing is answered before all were asked.
+  void Settle() {
     absl::Status outcome;
     {
-      base::MutexLock lock(mutex);
-      if (status.ok())
-        response->add_runs(run);
-      else if (error.ok())
-        error = absl::Status(status.code(), "run " + run + " keeps its mode: " + std::string(status.message()));
-      if (--left > 0) return;
-      outcome = error;
+      base::MutexLock lock(mutex_);
+      if (--left_ > 0) return;
+      outcome = error_;
+      if (errors_ > 1)
+        outcome = absl::Status(error_.code(), std::string(error_.message()) + "; so it is with " +
+                                                  std::to_string(errors_ - 1) + " more");
     }
-    std::sort(response->mutable_runs()->begin(), response->mutable_runs()->end());
-    reactor->Finish(ToGrpc(outcome));
+    std::sort(response_->mutable_runs()->begin(), response_->mutable_runs()->end());
+    response_->set_default_mode(ToWire(start_mode_()));
+    reactor_->Finish(ToPeople(outcome));
   }
+
+ private:
+  grpc::ServerUnaryReactor* const reactor_;
+  v1::SetModeResponse* const response_;
+  const std::function<model::Mode()> start_mode_;
+  base::Mutex mutex_;
+  size_t left_ GYROSTAT_GUARDED_BY(mutex_) = 1;
+  size_t errors_ GYROSTAT_GUARDED_BY(mutex_) = 0;
+  absl::Status error_ GYROSTAT_GUARDED_BY(mutex_);  // The first.
 };
 
 }  // namespace
@@ -111,9 +139,10 @@ absl::StatusOr<std::shared_ptr<const engine::RunState>> ControlService::FindRun(
 }
 
 void ControlService::OnDisk(grpc::ServerUnaryReactor* reactor, std::function<absl::Status()> job) {
-  if (disk_->Submit([reactor, job = std::move(job)] { reactor->Finish(ToGrpc(job())); })) return;
+  if (disk_->Submit([reactor, job = std::move(job)] { reactor->Finish(ToPeople(job())); })) return;
   probe_->history_refused_total.Add();
-  reactor->Finish(ToGrpc(absl::ResourceExhaustedError("too many reads of the history wait already; ask again later")));
+  const absl::Status full = absl::ResourceExhaustedError("too many reads of the history wait already; ask again later");
+  reactor->Finish(ToPeople(full));
 }
 
 grpc::ServerUnaryReactor* ControlService::ListRuns(grpc::CallbackServerContext* context, const v1::ListRunsRequest*,
@@ -194,9 +223,9 @@ void ControlService::Settle(grpc::ServerUnaryReactor* reactor, const std::string
   const auto run = model::IsValidName(name)
                        ? FindRun(name)
                        : absl::NotFoundError("intervention " + Quoted(id) + " is not known; ids look like RUN/NUMBER");
-  if (!run.ok()) return reactor->Finish(ToGrpc(run.status()));
+  if (!run.ok()) return reactor->Finish(ToPeople(run.status()));
   engine_->Post(name, std::move(event), [this, reactor, id, name, response](const absl::Status& status) {
-    if (!status.ok()) return reactor->Finish(ToGrpc(status));
+    if (!status.ok()) return reactor->Finish(ToPeople(status));
     OnDisk(reactor, [this, id, name, response] {
       const auto rows = history_->Interventions(name);
       if (!rows.ok()) return rows.status();
@@ -219,41 +248,27 @@ grpc::ServerUnaryReactor* ControlService::SetMode(grpc::CallbackServerContext* c
     const std::string given = request->all() ? "run and all are both given" : "neither run nor all is given";
     return Answer(context, absl::InvalidArgumentError(given + ", wanted one of them"));
   }
-  std::vector<std::string> names;
-  if (request->all()) {
-    SetDefaultMode(*mode);
-    for (const auto& run : engine_->Runs()) names.push_back(run->run);
-  } else {
-    const auto run = FindRun(request->run());
-    if (!run.ok()) return Answer(context, run.status());
-    names.push_back(request->run());
-  }
+  if (!request->all())
+    if (const auto run = FindRun(request->run()); !run.ok()) return Answer(context, run.status());
   const std::string author = Author(request->author()), reason = Reason(request->reason());
   base::LogInfo("mode asked for", {{"run", request->all() ? "(all)" : request->run()}, {"mode", model::Token(*mode)},
                                    {"author", author}, {"reason", reason}});
-  if (names.empty()) return Answer(context, absl::OkStatus());
-  const auto call = std::make_shared<ModeCall>();
-  call->reactor = context->DefaultReactor();
-  call->response = response;
-  {
-    base::MutexLock lock(call->mutex);
-    call->left = names.size();
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const auto call = std::make_shared<ModeCall>(reactor, response, [this] { return engine_->start_mode(); });
+  if (!request->all()) {
+    engine_->Post(request->run(), engine::ModeEvent{*mode, author, reason}, call->Expect(request->run()));
+  } else {
+    // The limit first: a run that begins meanwhile has met it, or its name is there already.
+    engine_->SetModeLimit({*mode, author, reason}, call->Expect(""));
+    for (const std::string& name : engine_->RunNames())
+      engine_->Post(name, engine::ModeEvent{*mode, author, reason},
+                    [call, done = call->Expect(name)](const absl::Status& status) {
+                      if (absl::IsNotFound(status)) return call->Settle();  // Its hello comes, and meets the limit.
+                      done(status);
+                    });
   }
-  grpc::ServerUnaryReactor* reactor = call->reactor;
-  for (const std::string& name : names)
-    engine_->Post(name, engine::ModeEvent{*mode, author, reason},
-                  [call, name](const absl::Status& status) { call->Settle(name, status); });
+  call->Settle();
   return reactor;
-}
-
-// The kill switch must also hold for a run that starts a minute later, so `all` lowers what new runs get. Upwards it
-// goes back at most to where it was: what may act unasked is for the configuration to say.
-void ControlService::SetDefaultMode(model::Mode mode) {
-  base::MutexLock lock(mutex_);
-  engine::RunOptions options = engine_->run_options();
-  if (!lowered_ || lowered_->to != options.policy.mode) lowered_ = Lowered{options.policy.mode, mode};  // Or reloaded.
-  lowered_->to = options.policy.mode = std::min(mode, lowered_->from);
-  engine_->SetRunOptions(options);
 }
 
 grpc::ServerWriteReactor<v1::SeriesChunk>* ControlService::GetSeries(grpc::CallbackServerContext*,
@@ -308,7 +323,11 @@ grpc::ServerUnaryReactor* ControlService::GetStatus(grpc::CallbackServerContext*
   response->set_journal_queue(status.journal_queue);
   response->set_ready(status.ready);
   response->set_not_ready_reason(status.not_ready_reason);
-  response->set_default_mode(ToWire(engine_->run_options().policy.mode));
+  response->set_default_mode(ToWire(engine_->start_mode()));
+  if (const auto limit = engine_->mode_limit()) {
+    response->set_mode_limit(ToWire(limit->mode));
+    response->set_mode_limit_author(limit->author);
+  }
   return Answer(context, absl::OkStatus());
 }
 

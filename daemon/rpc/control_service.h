@@ -70,7 +70,6 @@ class ControlService final : public v1::ControlService::CallbackService {
   // Approve and Reject: posts `event`, then answers with the intervention as the journal has it.
   void Settle(grpc::ServerUnaryReactor* reactor, const std::string& id, engine::EventBody event,
               v1::Intervention* response);
-  void SetDefaultMode(model::Mode mode);
 
   const ControlOptions options_;
   engine::Engine* const engine_;
@@ -84,10 +83,6 @@ class ControlService final : public v1::ControlService::CallbackService {
 
   base::Mutex mutex_;
   std::string grpc_address_ GYROSTAT_GUARDED_BY(mutex_);
-  struct Lowered {
-    model::Mode from, to;
-  };
-  std::optional<Lowered> lowered_ GYROSTAT_GUARDED_BY(mutex_);  // What the kill switch did to the default mode.
 };
 
 }  // namespace gyrostat::rpc

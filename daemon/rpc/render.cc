@@ -134,7 +134,7 @@ void ToWire(const engine::RunState& in, v1::RunView* out) {
   out->set_tau(in.tau);
   for (const model::Finding& each : in.open_findings) ToWire(each, in.run, in.attempt, out->add_open_findings());
   for (const model::Intervention& each : in.open_interventions)
-    ToWire(each, in.run, in.attempt, out->add_pending_interventions());
+    ToWire(each, in.run, in.attempt, out->add_open_interventions());
   for (const model::Decision& each : in.recent_decisions) {
     v1::Decision* decision = out->add_recent_decisions();
     decision->set_step(each.step);

@@ -107,9 +107,13 @@ void ReportStream::HandleHello() {
 
 void ReportStream::OnHelloDone(const absl::Status& status) {
   v1::Mode mode = v1::MODE_UNSPECIFIED;
-  if (!status.ok())
+  if (!status.ok()) {
     streams_->probe().streams_refused_total.Add();
-  else if (const auto run = engine_->FindRun(run_); run.ok())
+    // The client dials again and again; the log says it once.
+    if (streams_->IsFirstRefusal(run_))
+      base::LogWarn("hello refused; more of this run are only counted",
+                    {{"run", run_}, {"peer", context_->peer()}, {"reason", std::string(status.message())}});
+  } else if (const auto run = engine_->FindRun(run_); run.ok())
     mode = ToWire((*run)->mode);
   base::MutexLock lock(mutex_);
   if (status.ok()) {

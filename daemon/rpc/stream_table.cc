@@ -45,6 +45,12 @@ size_t StreamTable::size() const {
   return open_.size();
 }
 
+bool StreamTable::IsFirstRefusal(const std::string& run) {
+  constexpr size_t kRefusedMax = 4096;  // Names are 128 bytes at most: half a megabyte.
+  base::MutexLock lock(mutex_);
+  return refused_.size() < kRefusedMax && refused_.insert(run).second;
+}
+
 void StreamTable::SendOrder(const model::Order& order) {
   if (const auto stream = Find(order.run, order.attempt))
     stream->Deliver(order);

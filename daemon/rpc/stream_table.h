@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -47,6 +48,8 @@ class StreamTable final : public engine::Outbox {
   void Close(const Stream* stream);
   void DrainAll();
   size_t size() const;
+  // True once for each run, of the first 4096 that are refused.
+  bool IsFirstRefusal(const std::string& run);
 
   // engine::Outbox.
   void SendOrder(const model::Order& order) override;
@@ -67,6 +70,7 @@ class StreamTable final : public engine::Outbox {
   mutable base::Mutex mutex_;
   std::map<const Stream*, Entry> open_ GYROSTAT_GUARDED_BY(mutex_);
   std::map<Key, std::shared_ptr<Stream>> bound_ GYROSTAT_GUARDED_BY(mutex_);
+  std::set<std::string> refused_ GYROSTAT_GUARDED_BY(mutex_);
   bool draining_ GYROSTAT_GUARDED_BY(mutex_) = false;
   Probe probe_;
 };

@@ -174,7 +174,8 @@ absl::StatusOr<std::unique_ptr<Service>> Service::Start(const config::Config& co
                             {"grpc", service->endpoints().grpc},
                             {"http", service->endpoints().http},
                             {"data_dir", config.data_dir},
-                            {"mode", model::Token(config.engine.run.policy.mode)}});
+                            {"mode", model::Token(service->impl_->engine.start_mode())},
+                            {"mode_of_file", model::Token(config.engine.run.policy.mode)}});
   return service;
 }
 
@@ -198,7 +199,8 @@ void Service::Reload(const absl::StatusOr<config::Config>& config) {
   impl_->engine.SetRunOptions(config->engine.run);
   impl_->probe.reloads_total.Add();
   impl_->probe.last_reload_successful.Set(1);
-  base::LogInfo("configuration reloaded", {{"mode", model::Token(config->engine.run.policy.mode)}});
+  base::LogInfo("configuration reloaded", {{"mode", model::Token(impl_->engine.start_mode())},
+                                             {"mode_of_file", model::Token(config->engine.run.policy.mode)}});
 }
 
 }  // namespace gyrostat::service

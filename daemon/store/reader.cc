@@ -156,6 +156,15 @@ absl::StatusOr<int64_t> Reader::NumberOf(const std::string& run) {
   return row->status().ok() ? absl::NotFoundError("run " + run + " is not known") : row->status();
 }
 
+absl::StatusOr<std::optional<engine::ModeWord>> Reader::ModeLimit() {
+  absl::StatusOr<Statement> row = db_->Prepare("SELECT mode, author, reason FROM mode_limit");
+  if (!row.ok()) return row.status();
+  std::optional<engine::ModeWord> word;
+  if (row->Bind().Step()) word = {static_cast<model::Mode>(row->Int(0)), row->Bytes(1), row->Bytes(2)};
+  if (!row->status().ok()) return row->status();
+  return word;
+}
+
 absl::Status Reader::ForEachRun(const std::function<absl::Status(engine::StoredRun)>& take) {
   return InTransaction([&]() -> absl::Status {
     absl::StatusOr<Statement> runs = db_->Prepare(

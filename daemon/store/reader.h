@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ class Reader {
 
   // As engine::History.
   absl::Status ForEachRun(const std::function<absl::Status(engine::StoredRun)>& take);
+  absl::StatusOr<std::optional<engine::ModeWord>> ModeLimit();
   absl::StatusOr<std::vector<engine::History::FindingRow>> Findings(const std::string& run);
   absl::StatusOr<std::vector<engine::History::InterventionRow>> Interventions(const std::string& run);
   absl::StatusOr<std::vector<engine::SeriesPoint>> Series(const engine::SeriesQuery& query);

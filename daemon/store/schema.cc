@@ -132,6 +132,13 @@ CREATE TABLE audit(
 CREATE TRIGGER audit_is_final BEFORE UPDATE ON audit BEGIN SELECT RAISE(ABORT, 'the audit is append-only'); END;
 CREATE TRIGGER audit_stays BEFORE DELETE ON audit BEGIN SELECT RAISE(ABORT, 'the audit is append-only'); END;
 )sql",
+    R"sql(
+CREATE TABLE mode_limit(             -- Of runs to come (engine/mode_limit.h). At most one row.
+  id INTEGER PRIMARY KEY CHECK(id = 1),
+  mode INTEGER NOT NULL,
+  author TEXT NOT NULL,
+  reason TEXT NOT NULL);
+)sql",
 };
 constexpr int64_t kVersion = std::size(kMigrations);
 

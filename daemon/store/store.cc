@@ -17,6 +17,8 @@
 namespace gyrostat::store {
 namespace {
 
+constexpr char kFileName[] = "gyrostat.db";
+
 // How long the writer waits before it looks again whether it shall stop; it is woken for every entry anyway.
 constexpr base::Milliseconds kIdle{1000};
 
@@ -50,8 +52,9 @@ class ReaderPool {
 // A damaged file is for a person to judge: says what to do besides what is wrong.
 absl::Status Explain(const absl::Status& status, const std::string& path) {
   if (status.code() != absl::StatusCode::kDataLoss) return status;
-  return absl::DataLossError(std::string(status.message()) + ": " + path +
-                             " is damaged or no database; move it away to start with an empty history");
+  return absl::DataLossError(path + " is damaged or no database (" + std::string(status.message()) +
+                             "): move it away to start with an empty history; \"sqlite3 " + path +
+                             " .recover\" writes out what can still be read");
 }
 
 }  // namespace
@@ -80,6 +83,13 @@ struct Store::Impl {
     return result;
   }
 
+  absl::Status Explained(const absl::Status& status) const { return Explain(status, dir->FilePath(kFileName)); }
+  template <class T>
+  absl::StatusOr<T> Explained(absl::StatusOr<T> result) const {
+    if (!result.ok()) return Explained(result.status());
+    return result;
+  }
+
   Probe probe;
   const std::unique_ptr<DataDir> dir;
   std::unique_ptr<Db> db;  // The writer's.
@@ -94,7 +104,7 @@ Store::Store(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 absl::StatusOr<std::unique_ptr<Store>> Store::Open(const StoreOptions& options) {
   absl::StatusOr<std::unique_ptr<DataDir>> dir = DataDir::Open(options.data_dir);
   if (!dir.ok()) return dir.status();
-  const std::string path = (*dir)->FilePath("gyrostat.db");
+  const std::string path = (*dir)->FilePath(kFileName);
   auto impl = std::make_unique<Impl>(*std::move(dir), path, options);
   absl::StatusOr<std::unique_ptr<Db>> db = Db::Open(path, Db::Access::kWrite);
   if (!db.ok()) return Explain(db.status(), path);
@@ -122,16 +132,19 @@ void Store::Append(engine::JournalEntry entry) {
 }
 
 absl::Status Store::ForEachRun(const std::function<absl::Status(engine::StoredRun)>& take) {
-  return impl_->With([&](Reader& reader) { return reader.ForEachRun(take); });
+  return impl_->Explained(impl_->With([&](Reader& reader) { return reader.ForEachRun(take); }));
+}
+absl::StatusOr<std::optional<engine::ModeWord>> Store::ModeLimit() {
+  return impl_->Explained(impl_->With([](Reader& reader) { return reader.ModeLimit(); }));
 }
 absl::StatusOr<std::vector<Store::FindingRow>> Store::Findings(const std::string& run) {
-  return impl_->With([&](Reader& reader) { return reader.Findings(run); });
+  return impl_->Explained(impl_->With([&](Reader& reader) { return reader.Findings(run); }));
 }
 absl::StatusOr<std::vector<Store::InterventionRow>> Store::Interventions(const std::string& run) {
-  return impl_->With([&](Reader& reader) { return reader.Interventions(run); });
+  return impl_->Explained(impl_->With([&](Reader& reader) { return reader.Interventions(run); }));
 }
 absl::StatusOr<std::vector<engine::SeriesPoint>> Store::Series(const engine::SeriesQuery& query) {
-  return impl_->With([&](Reader& reader) { return reader.Series(query); });
+  return impl_->Explained(impl_->With([&](Reader& reader) { return reader.Series(query); }));
 }
 absl::Status Store::ForEachReport(const std::string& run, const Reader::TakeReport& take) {
   return impl_->With([&](Reader& reader) { return reader.ForEachReport(run, take); });

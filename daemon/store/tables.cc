@@ -83,6 +83,9 @@ absl::Status Tables::Prepare() {
       {&select_events_, "SELECT event FROM tail WHERE run=?1 ORDER BY id"},
       {&delete_events_, "DELETE FROM tail WHERE run=?1"},
       {&upsert_snapshot_, "INSERT INTO snapshots(run, bytes) VALUES(?1, ?2) ON CONFLICT(run) DO UPDATE SET bytes=?2"},
+      {&upsert_mode_limit_,
+       "INSERT INTO mode_limit(id, mode, author, reason) VALUES(1, ?1, ?2, ?3) "
+       "ON CONFLICT(id) DO UPDATE SET mode=?1, author=?2, reason=?3"},
       {&insert_chunk_,
        "INSERT INTO chunks(run, attempt, first_sequence, last_sequence, step_min, step_max, bytes) "
        "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)"},
@@ -187,6 +190,15 @@ absl::Status Tables::WriteAudit(const engine::JournalEntry& entry, std::string a
   const std::string hash = ChainHash(before, row);
   return insert_audit_.Run(row.run, row.unix_ms, row.mono_ms, row.action, row.subject, row.author, row.detail,
                            Blob{hash});
+}
+
+absl::Status Tables::WriteModeLimit(const engine::JournalEntry& entry) {
+  const engine::ModeWord& word = *entry.mode_limit;
+  return InOrder([&] { return upsert_mode_limit_.Run(word.mode, word.author, word.reason); },
+                 [&] {
+                   return WriteAudit(entry, entry.audit->action, entry.audit->subject, entry.audit->author,
+                                     entry.audit->reason);
+                 });
 }
 
 absl::Status Tables::WriteEvent(uint64_t run, const std::string& event) { return insert_event_.Run(run, Blob{event}); }

@@ -26,6 +26,7 @@ class Tables {
   absl::Status EnsureRun(const engine::JournalEntry& entry);
   // Everything but the event and the snapshot. Rows that are there already are brought up to date.
   absl::Status WriteRows(const engine::JournalEntry& entry);
+  absl::Status WriteModeLimit(const engine::JournalEntry& entry);  // With its audit; the daemon's own entry.
   absl::Status WriteEvent(uint64_t run, const std::string& event);
   // Puts `snapshot` in the place of the run's events; their reports go to the history as chunks.
   absl::Status WriteSnapshot(uint64_t run, const std::string& snapshot);
@@ -46,7 +47,7 @@ class Tables {
   Statement upsert_attempt_, end_attempt_;
   Statement upsert_finding_, insert_decision_, select_intervention_, upsert_intervention_, insert_order_, insert_ack_;
   Statement last_hash_, insert_audit_;
-  Statement insert_event_, select_events_, delete_events_, upsert_snapshot_, insert_chunk_;
+  Statement insert_event_, select_events_, delete_events_, upsert_snapshot_, insert_chunk_, upsert_mode_limit_;
 };
 
 }  // namespace gyrostat::store

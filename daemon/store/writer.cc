@@ -79,7 +79,7 @@ absl::Status Writer::WriteAll(std::span<engine::JournalEntry> batch, std::vector
     }
     status = db_->Exec("ROLLBACK TO entry; RELEASE entry");
     base::LogDebug("journal entry refused", {{"run", batch[i].run}, {"reason", std::string(one.message())}});
-    holes_[batch[i].run_number];  // The entries behind it in this batch must fail too.
+    if (!batch[i].mode_limit) holes_[batch[i].run_number];  // The entries behind it in this batch must fail too.
   }
   if (status.ok()) status = db_->Exec("COMMIT");
   if (!status.ok() && db_->InTransaction()) (void)db_->Exec("ROLLBACK");  // The first error is the one to tell.
@@ -87,6 +87,7 @@ absl::Status Writer::WriteAll(std::span<engine::JournalEntry> batch, std::vector
 }
 
 absl::Status Writer::WriteOne(const engine::JournalEntry& entry) {
+  if (entry.mode_limit) return tables_->WriteModeLimit(entry);
   const uint64_t run = entry.run_number;
   absl::StatusOr<bool> has = tables_->HasRun(run);
   if (!has.ok()) return has.status();
@@ -106,8 +107,9 @@ absl::Status Writer::WriteOne(const engine::JournalEntry& entry) {
 }
 
 void Writer::LeaveBehind(engine::JournalEntry* entry) {
+  if (entry->mode_limit) return;
   LeftBehind& left = holes_[entry->run_number];
-  if (!HasRows(*entry)) return;
+  if (entry->revocable || !HasRows(*entry)) return;
   entry->event.clear();
   entry->event.shrink_to_fit();
   entry->snapshot.reset();

@@ -266,13 +266,13 @@ def test_doctor_finds_the_daemon_well_and_says_what_is_wrong(daemon):
     for name in ("daemon", "version", "ready", "grpc health", "journal", "http", "disk", "client library"):
         assert checks[name]["verdict"] == "ok", checks[name]
     done = run("doctor", "--data-dir", daemon.data_dir, address="127.0.0.1:1")
-    assert done.returncode == 1
+    assert done.returncode == 3
     assert f"use --address {daemon.grpc}" in done.stdout
 
 
 def test_usage_is_exit_code_2():
-    for words in ([], ["nonsense"], ["show"], ["mode", "x"], ["mode", "x", "y"], ["reject", "x/1"], ["runs", "--no"],
-                  ["runs", "--address", "localhost"]):
+    for words in ([], ["nonsense"], ["show"], ["mode", "x"], ["mode", "x", "y"], ["mode", "", "act"], ["reject", "x/1"],
+                  ["runs", "--no"], ["runs", "--address", "localhost"]):
         done = run(*words)
         assert done.returncode == 2 and done.stdout == "" and done.stderr.startswith("gyrostatctl: "), words
 

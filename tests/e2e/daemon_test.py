@@ -234,6 +234,45 @@ def test_a_reload_takes_effect_and_a_mistake_changes_nothing(tmp_path, how):
         assert daemon.stop() == 0
 
 
+def ctl(daemon, *words):
+    return subprocess.run([BIN / "gyrostatctl", *words, "--address", daemon.grpc], capture_output=True, text=True,
+                          timeout=60, env={"PATH": os.environ["PATH"], "USER": "ada"})
+
+
+def test_the_kill_switch_holds_until_somebody_lets_go(tmp_path):
+    with Daemon(tmp_path, config="policy: {mode: act}\n") as daemon:
+        load(daemon, "--run", "before", "--steps", 2)
+        stopped = ctl(daemon, "mode", "--all", "observe")
+        assert stopped.returncode == 0 and "1 run changed; new runs start in mode observe.\n" in stopped.stdout
+        load(daemon, "--run", "begun", "--steps", 2)
+
+        reloads = metric(daemon, "gyrostat_config_reloads_total")
+        daemon.signal(signal.SIGHUP)
+        wait_until(lambda: metric(daemon, "gyrostat_config_reloads_total") > reloads, "reload of the same file")
+        load(daemon, "--run", "reloaded", "--steps", 2)
+        reloads = metric(daemon, "gyrostat_config_reloads_total")
+        daemon.config_path.write_text("policy: {mode: act, qk_clip: {tau: 77}}\n")
+        wait_until(lambda: metric(daemon, "gyrostat_config_reloads_total") > reloads, "reload of another file")
+        load(daemon, "--run", "edited", "--steps", 2)
+
+        daemon.kill()
+        daemon.start()
+        for name in ("restarted", "begun", "before"):  # The last two: a new attempt.
+            load(daemon, "--run", name, "--steps", 2)
+        assert set(modes(daemon)) == {"before", "begun", "reloaded", "edited", "restarted"}
+        assert set(modes(daemon).values()) == {"observe"}
+        assert "new runs begin in mode observe (mode --all observe, by ada," in ctl(daemon, "doctor").stdout
+        assert 'mode="observe" mode_of_file="act"' in daemon.log()
+
+        assert ctl(daemon, "mode", "begun", "act").returncode == 0
+        assert modes(daemon)["begun"] == "act" and modes(daemon)["before"] == "observe"
+        released = ctl(daemon, "mode", "--all", "act")
+        assert released.returncode == 0 and "5 runs changed; new runs start in mode act.\n" in released.stdout
+        load(daemon, "--run", "released", "--steps", 2)
+        assert set(modes(daemon).values()) == {"act"}
+        assert "(mode --all" not in ctl(daemon, "doctor").stdout
+
+
 # Strangers and disks.
 
 def test_garbage_on_both_ports_harms_nobody(tmp_path):
@@ -281,6 +320,80 @@ def test_a_disk_that_takes_no_more_makes_it_not_ready_until_it_does(tmp_path):
         load(daemon, "--run", "after", "--steps", 5)
         assert metric(daemon, 'gyrostat_step{run="after"}') == 4
         assert daemon.stop() == 0
+
+
+@pytest.fixture
+def full(tmp_path):
+    """A daemon whose disk takes no more, as in mode advise with a proposal waiting; (daemon, give it room)."""
+    with Daemon(tmp_path, config="policy: {mode: advise, qk_clip: {tau: 30}}\n") as daemon:
+        words = ("--run", "r", "--scenario", "runaway", "--steps", "1000000", "--rate", "50", "--allow", "qk_clip")
+        job = subprocess.Popen([BIN / "gyrostat-loadgen", "--address", daemon.grpc, *words, "--limit", "120"],
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            wait_until(lambda: '"proposed"' in ctl(daemon, "interventions", "r", "--json").stdout, "a proposal")
+            limits = resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE)
+            resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, (4096, limits[1]))
+            wait_until(lambda: daemon.get("/readyz")[0] == 503, "not ready")
+            yield daemon, lambda: resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, limits)
+        finally:
+            job.kill()
+            job.wait()
+
+
+def test_what_a_full_disk_refuses_is_not_done_later(full):
+    daemon, give_room = full
+    for words, what in ((("approve", "r/1"), "r/1 is not approved"),
+                        (("mode", "r", "act"), "run r: mode act is not set"),
+                        (("reject", "r/1", "--reason", "no"), "r/1 is not rejected")):
+        refused = ctl(daemon, *words)
+        assert refused.returncode == 1, refused.stderr
+        assert refused.stderr == f"gyrostatctl: {what}: the journal could not keep it; see the daemon's log\n"
+    give_room()
+    wait_until(lambda: daemon.get("/readyz")[0] == 200, "ready again")
+    steps = metric(daemon, 'gyrostat_step{run="r"}')
+    wait_until(lambda: metric(daemon, 'gyrostat_step{run="r"}') > steps + 50, "a second of training")
+    assert modes(daemon) == {"r": "advise"}
+    (intent,) = map(json.loads, ctl(daemon, "interventions", "r", "--json").stdout.splitlines())
+    assert intent["state"] == "proposed" and intent["orders"] == 0
+    approved = ctl(daemon, "approve", "r/1")
+    assert approved.returncode == 0, approved.stderr
+
+
+def test_stopping_works_on_a_full_disk_and_is_written_when_it_can(full):
+    daemon, give_room = full
+    stopped = ctl(daemon, "mode", "--all", "observe")
+    assert stopped.returncode == 1 and "mode observe holds now, but is not on disk yet" in stopped.stderr
+    assert modes(daemon) == {"r": "observe"}
+    give_room()
+    wait_until(lambda: daemon.get("/readyz")[0] == 200, "ready again")
+    wait_until(lambda: b"mode --all" in b"".join(p.read_bytes() for p in daemon.data_dir.glob("gyrostat.db*")),
+               "the word is on disk")
+    daemon.kill()
+    daemon.start()
+    assert modes(daemon) == {"r": "observe"}
+    load(daemon, "--run", "later", "--steps", 2)
+    assert modes(daemon)["later"] == "observe"
+
+
+def test_a_run_that_has_no_room_is_named_in_the_log_once(tmp_path):
+    with Daemon(tmp_path, config="engine: {runs_max: 1}\n") as daemon:
+        load(daemon, "--run", "first", "--steps", 2)
+        for _ in range(2):
+            refused = load(daemon, "--run", "second", "--steps", 2, check=False)
+            assert "run second is not taken: this daemon holds 1 runs already" in refused.stderr
+        assert daemon.log().count('run second is not taken') == 1
+
+
+def test_closed_standard_streams_do_not_end_up_in_a_file(tmp_path):
+    daemon = Daemon(tmp_path, ready=False)
+    command = daemon.command()
+    process = subprocess.Popen(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *command])
+    try:
+        wait_until(lambda: (daemon.data_dir / "endpoints.json").exists(), "serving")
+        assert re.fullmatch(r"\d+\n", (daemon.data_dir / "lock").read_text())
+    finally:
+        process.terminate()
+        assert process.wait(timeout=30) == 0
 
 
 # deploy/gyrostatd.service.

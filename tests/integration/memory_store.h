@@ -3,6 +3,7 @@
 
 #include <deque>
 #include <map>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -51,6 +52,7 @@ class MemoryStore final : public engine::Journal, public engine::History {
 
   // engine::History.
   absl::Status ForEachRun(const std::function<absl::Status(engine::StoredRun)>&) override { return absl::OkStatus(); }
+  absl::StatusOr<std::optional<engine::ModeWord>> ModeLimit() override { return std::optional<engine::ModeWord>(); }
   absl::StatusOr<std::vector<FindingRow>> Findings(const std::string& run) override {
     base::MutexLock lock(mutex_);
     std::vector<FindingRow> rows;

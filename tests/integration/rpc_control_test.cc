@@ -118,6 +118,9 @@ TEST(ControlKillSwitch, HoldsForRunsThatStartLater) {
   set(v1::OBSERVE);
   Job first(daemon.address), second(daemon.address);
   EXPECT_EQ(first.Meet(HelloOf("first", 'a')).mode(), v1::OBSERVE);
+  daemon.engine.SetRunOptions(options.run);  // A reload.
+  Job reloaded(daemon.address);
+  EXPECT_EQ(reloaded.Meet(HelloOf("reloaded", 'c')).mode(), v1::OBSERVE);
   set(v1::ACT);  // Given back, but never more than the configuration gave.
   EXPECT_EQ((*daemon.engine.FindRun("first"))->mode, model::Mode::kAct);
   EXPECT_EQ(second.Meet(HelloOf("second", 'b')).mode(), v1::ADVISE);

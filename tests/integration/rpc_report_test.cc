@@ -67,6 +67,23 @@ TEST(ReportStream, RefusesABadHelloWithTheReason) {
   EXPECT_TRUE(daemon.engine.Runs().empty());
 }
 
+TEST(ReportStream, TellsAJobThatThereIsNoRoomForItsRun) {
+  engine::EngineOptions options;
+  options.runs_max = 1;
+  RpcDaemon daemon({}, options);
+  Job first(daemon.address);
+  first.Meet(HelloOf("first", 'a'));
+  for (int i = 0; i < 3; ++i) {  // As a client that dials again.
+    Job second(daemon.address);
+    ASSERT_TRUE(second.Say(HelloOf("second", 'b')));
+    const grpc::Status end = second.End();
+    EXPECT_EQ(end.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+    EXPECT_EQ(end.error_message(), "run second is not taken: this daemon holds 1 runs already");
+  }
+  EXPECT_EQ(daemon.probe().streams_refused_total.value(), 3u);
+  EXPECT_FALSE(daemon.streams.IsFirstRefusal("second")) << "it has been logged";
+}
+
 TEST(ReportStream, DoesNotWaitForAHelloForEver) {
   ServerOptions options;
   options.hello_deadline = base::Milliseconds(100);

@@ -7,6 +7,7 @@
 #include <future>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -117,12 +118,14 @@ class FakeHistory : public engine::History {
  public:
   std::vector<engine::StoredRun> runs;
   absl::Status status;  // Returned after the runs.
+  std::optional<engine::ModeWord> limit;
 
   absl::Status ForEachRun(const std::function<absl::Status(engine::StoredRun)>& take) override {
     for (const engine::StoredRun& run : runs)
       if (absl::Status each = take(run); !each.ok()) return each;
     return status;
   }
+  absl::StatusOr<std::optional<engine::ModeWord>> ModeLimit() override { return limit; }
   absl::StatusOr<std::vector<FindingRow>> Findings(const std::string&) override { return std::vector<FindingRow>(); }
   absl::StatusOr<std::vector<InterventionRow>> Interventions(const std::string&) override {
     return std::vector<InterventionRow>();

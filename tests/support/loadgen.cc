@@ -56,7 +56,7 @@ class Feeder {
     }
     const double seconds = std::chrono::duration<double>(base::SystemClock().Now() - start).count();
     stream_->WritesDone();
-    if (!Complete() || options_.no_bye) context_.TryCancel();
+    if (options_.no_bye) context_.TryCancel();  // Otherwise the daemon's own last word is wanted.
     reader.join();
     const grpc::Status status = stream_->Finish();
     Print(seconds, status);

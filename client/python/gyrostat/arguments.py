@@ -65,8 +65,9 @@ def address(value, fuse):
     wanted = "host:port with a port from 1 to 65535"
     if isinstance(value, str):
         host, _, port = value.rpartition(":")
-        if value.startswith("unix:") or (re.fullmatch(r"\S+", host) and re.fullmatch(r"[0-9]{1,5}", port) and 1 <= int(port) <= 65535
-                                         and not host.startswith(("http:", "https:"))):
+        is_port = re.fullmatch(r"[0-9]{1,5}", port) and 1 <= int(port) <= 65535
+        is_host = re.fullmatch(r"\S+", host) and not host.startswith(("http:", "https:"))
+        if value.startswith("unix:") or (is_host and is_port):
             return True
     fuse.say(f"not watching: the address is {shown(value)}, wanted {wanted}")
     return False

@@ -73,6 +73,8 @@ TEST(Parse, ModeRefusesHalfACommand) {
             "or mode --all observe|advise|act");
   EXPECT_EQ(Refused({"mode", "--all", "gpt", "act"}),
             "mode --all takes the mode alone, 2 words given; wanted: mode --all observe|advise|act");
+  EXPECT_EQ(Refused({"mode", "", "observe"}),
+            "the run is \"\"; wanted: mode RUN observe|advise|act, or mode --all observe|advise|act");
   EXPECT_EQ(Refused({"mode", "gpt", "atc"}), "mode \"atc\" is unknown; wanted: observe, advise or act");
 }
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "ctl/request.h"
+
 namespace gyrostat::ctl {
 namespace {
 
@@ -68,12 +70,14 @@ TEST(Doctor, EverythingButOkComesWithAdvice) {
   }
   EXPECT_EQ(worse, 14u);
   EXPECT_TRUE(AnyFailed(Judge(facts)));
+  EXPECT_EQ(ExitCode(facts, Judge(facts)), kRefused);
 }
 
 TEST(Doctor, WithoutADaemonItSaysWhereToLook) {
   DoctorFacts facts = Healthy();
   facts.status = absl::UnavailableError("connection refused");
   facts.readyz.reset();
+  EXPECT_EQ(ExitCode(facts, Judge(facts)), kUnreachable);
   EXPECT_EQ(Find(facts, "daemon").verdict, Verdict::kFail);
   EXPECT_EQ(Find(facts, "daemon").seen, "no answer at 127.0.0.1:7431: connection refused");
   EXPECT_NE(Find(facts, "daemon").advice.find("--data-dir"), std::string::npos);

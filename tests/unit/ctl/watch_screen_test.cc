@@ -74,7 +74,7 @@ TEST(WatchScreen, FitsAnyWindowHoweverMuchIsOpen) {
   v1::RunView view = View(1, 4);
   for (int i = 0; i < 50; ++i) {
     view.add_open_findings()->set_message(std::string(300, 'm'));
-    view.add_pending_interventions()->set_reason(std::string(300, 'r'));
+    view.add_open_interventions()->set_reason(std::string(300, 'r'));
   }
   screen.Add(view);
   for (const size_t rows : {1u, 5u, 12u, 16u, 23u, 60u, 200u}) {
@@ -105,7 +105,7 @@ TEST(WatchScreen, PutsTheWorstFindingFirst) {
 TEST(WatchScreen, GivesInterventionsTheRoomThatFindingsLeave) {
   WatchScreen screen;
   v1::RunView view = View(1, 4);
-  for (int i = 0; i < 9; ++i) view.add_pending_interventions()->set_id("gpt/" + std::to_string(i));
+  for (int i = 0; i < 9; ++i) view.add_open_interventions()->set_id("gpt/" + std::to_string(i));
   screen.Add(view);
   const std::string page = screen.Render(Terminal(), 23, kNow);
   EXPECT_NE(page.find("gpt/8"), std::string::npos);

@@ -5,6 +5,7 @@
 
 #include <thread>
 
+#include "engine/mode_limit.h"
 #include "support/engine_fakes.h"
 #include "support/manual_clock.h"
 #include "support/scripted_job.h"
@@ -43,6 +44,11 @@ class EngineTest : public ::testing::Test {
   absl::Status Report(const std::string& run, uint64_t n) {
     clock_.Advance(base::Milliseconds(100));
     return PostAndWait(engine_.get(), run, ReportEvent{IdOf(1), PlainReport(n)});
+  }
+  absl::Status SayForAll(model::Mode mode) {
+    const auto said = std::make_shared<std::promise<absl::Status>>();
+    engine_->SetModeLimit({mode, "anna", "smoke"}, [said](const absl::Status& s) { said->set_value(s); });
+    return Await(said->get_future());
   }
   // Posts reports of a job whose head runs away until the first order is in the journal.
   void ReportUntilOrdered(testing::ScriptedJob* job) {
@@ -123,6 +129,65 @@ TEST_F(EngineTest, GoesOnWhileTheJournalFailsAndMendsItWithASnapshot) {
   const auto entries = journal_.entries();
   EXPECT_TRUE(entries[before].snapshot.has_value());
   for (const auto& entry : entries) EXPECT_TRUE(entry.run_number == 1 && entry.run == "run");
+}
+
+TEST_F(EngineTest, DoesNotDoWhatItSaysItDidNot) {
+  options_.run.policy.mode = model::Mode::kAdvise;
+  Start();
+  testing::ScriptedJob job(1);
+  ASSERT_TRUE(PostAndWait(engine_.get(), testing::kScriptedRun, job.Hello()).ok());
+  const auto view = [&] { return *engine_->FindRun(testing::kScriptedRun); };
+  for (int i = 0; i < 60 && view()->interventions_pending == 0; ++i)
+    (void)PostAndWait(engine_.get(), testing::kScriptedRun, job.Report());
+  ASSERT_EQ(view()->interventions_pending, 1u);
+  const std::string id = view()->open_interventions.at(0).id;
+  const auto say = [&](EventBody body) { return PostAndWait(engine_.get(), testing::kScriptedRun, std::move(body)); };
+
+  journal_.SetAnswer(FakeJournal::Answer::kNo);
+  const std::string why = ": the journal could not keep it; see the daemon's log";
+  EXPECT_EQ(say(ApproveEvent{id, "anna", ""}), absl::AbortedError(id + " is not approved" + why));
+  EXPECT_EQ(say(RejectEvent{id, "anna", ""}), absl::AbortedError(id + " is not rejected" + why));
+  EXPECT_EQ(say(ModeEvent{model::Mode::kAct, "anna", ""}),
+            absl::AbortedError("run " + std::string(testing::kScriptedRun) + ": mode act is not set" + why));
+  EXPECT_TRUE(journal_.entries().back().revocable || !journal_.entries().back().audit);
+  EXPECT_EQ(view()->mode, model::Mode::kAdvise);
+  EXPECT_EQ(view()->interventions_pending, 1u);
+
+  journal_.SetAnswer(FakeJournal::Answer::kYes);
+  ASSERT_TRUE(say(job.Report()).ok());
+  EXPECT_EQ(view()->mode, model::Mode::kAdvise);
+  EXPECT_EQ(view()->interventions_pending, 1u);
+  EXPECT_TRUE(outbox_.orders().empty()) << "nothing of it is done later";
+  EXPECT_TRUE(say(ApproveEvent{id, "anna", ""}).ok()) << "and it can be said again";
+  EXPECT_EQ(view()->interventions_pending, 0u);
+}
+
+TEST_F(EngineTest, ShowsAWordOnlyOnceItIsOnDisk) {
+  options_.run.policy.mode = model::Mode::kObserve;
+  Start();
+  ASSERT_TRUE(Hello("run").ok());
+  journal_.SetAnswer(FakeJournal::Answer::kWait);
+  const size_t before = journal_.entries().size();
+  auto answer = PostAsync(engine_.get(), "run", ModeEvent{model::Mode::kAct, "anna", ""});
+  auto later = PostAsync(engine_.get(), "run", ReportEvent{IdOf(1), PlainReport(1)});
+  ASSERT_TRUE(journal_.WaitForEntries(before + 1));
+  EXPECT_NE((*engine_->FindRun("run"))->mode, model::Mode::kAct);
+  EXPECT_EQ(journal_.entries().size(), before + 1) << "the run stands still";
+  journal_.SetAnswer(FakeJournal::Answer::kYes);
+  EXPECT_TRUE(Await(std::move(answer)).ok());
+  EXPECT_EQ((*engine_->FindRun("run"))->mode, model::Mode::kAct);
+  EXPECT_TRUE(Await(std::move(later)).ok());
+}
+
+TEST_F(EngineTest, StopsAtOnceAndSaysThatItIsNotOnDisk) {
+  options_.run.policy.mode = model::Mode::kAct;
+  Start();
+  ASSERT_TRUE(Hello("run").ok());
+  journal_.SetAnswer(FakeJournal::Answer::kNo);
+  EXPECT_EQ(PostAndWait(engine_.get(), "run", ModeEvent{model::Mode::kObserve, "anna", ""}),
+            ModeNotKept("run run", model::Mode::kObserve, true));
+  EXPECT_EQ((*engine_->FindRun("run"))->mode, model::Mode::kObserve);
+  journal_.SetAnswer(FakeJournal::Answer::kYes);
 }
 
 TEST_F(EngineTest, AcknowledgesARepeatOnlyInItsTurn) {
@@ -288,6 +353,57 @@ TEST_F(EngineTest, JudgesByTodaysOptionsOnlyWhatComesAfterARestart) {
   Event event;
   ASSERT_TRUE(Decode(journal_.entries()[0].event, &event));
   EXPECT_TRUE(std::holds_alternative<OptionsEvent>(event.body)) << "the change is on record";
+}
+
+TEST_F(EngineTest, BeginsNoRunAboveWhatWasSaidForAll) {
+  options_.run.policy.mode = model::Mode::kAct;
+  Start();
+  ASSERT_TRUE(SayForAll(model::Mode::kObserve).ok());
+  const auto entry = journal_.entries().back();
+  ASSERT_TRUE(entry.mode_limit && entry.audit);
+  EXPECT_EQ(entry.audit->author, "anna");
+  RunOptions reloaded = options_.run;
+  reloaded.policy.qk_clip.tau = 17;
+  engine_->SetRunOptions(reloaded);
+  ASSERT_TRUE(Hello("run").ok());
+  EXPECT_EQ((*engine_->FindRun("run"))->mode, model::Mode::kObserve);
+  EXPECT_EQ((*engine_->FindRun("run"))->tau, 17);
+  ASSERT_TRUE(Hello("run", 2).ok());
+  EXPECT_EQ((*engine_->FindRun("run"))->mode, model::Mode::kObserve) << "a new attempt keeps it";
+}
+
+TEST_F(EngineTest, StopsAllAlthoughTheJournalFailsAndWritesItLater) {
+  options_.run.policy.mode = model::Mode::kAct;
+  Start();
+  journal_.SetAnswer(FakeJournal::Answer::kNo);
+  EXPECT_EQ(SayForAll(model::Mode::kObserve), ModeNotKept("runs to come", model::Mode::kObserve, true));
+  EXPECT_EQ(engine_->start_mode(), model::Mode::kObserve);
+  journal_.SetAnswer(FakeJournal::Answer::kYes);
+  const size_t before = journal_.entries().size();
+  ASSERT_TRUE(journal_.WaitForEntries(before + 1)) << "at a tick";
+  EXPECT_TRUE(journal_.entries().back().mode_limit);
+}
+
+TEST_F(EngineTest, RemembersAfterARestartWhatWasSaidForAll) {
+  RunOptions of_the_file = options_.run;
+  of_the_file.policy.mode = model::Mode::kAct;
+  RunOptions at_birth = of_the_file;
+  at_birth.policy.mode = model::Mode::kObserve;
+  engine::Run kept("kept", 1, at_birth);
+  RunOutput out;
+  kept.Apply({{0, 0}, HelloEvent{PlainHello("kept", IdOf(1))}}, &out);
+  FakeHistory history;
+  history.runs.push_back({"kept", 1, kept.Save(), {}});
+  history.limit = ModeWord{model::Mode::kObserve, "anna", "smoke"};
+  options_.run = of_the_file;
+  Make();
+  ASSERT_TRUE(engine_->Restore(&history).ok());
+  engine_->Start();
+  EXPECT_EQ(engine_->start_mode(), model::Mode::kObserve);
+  ASSERT_TRUE(Hello("kept", 2).ok());
+  EXPECT_EQ((*engine_->FindRun("kept"))->mode, model::Mode::kObserve) << "its mode is its own";
+  ASSERT_TRUE(Hello("new").ok());
+  EXPECT_EQ((*engine_->FindRun("new"))->mode, model::Mode::kObserve);
 }
 
 TEST_F(EngineTest, ReportsAStoreThatCannotBeRead) {

@@ -241,14 +241,14 @@ TEST(NewAttempt, TakesTheRestoredLedgerAsTheTruth) {
   EXPECT_EQ(loop.policy.ledger().Sparse(), hello.ledger);
 }
 
-TEST(NewAttempt, FollowsTheConfiguredModeUnlessAPersonSetOne) {
+TEST(NewAttempt, KeepsTheModeUntilSomebodySetsAnother) {
   Loop loop(Options(Mode::kObserve));
   loop.SayHello();
   loop.Call([&](PolicyOutput* out) { loop.policy.SetOptions(Options(Mode::kAct), out); });
   EXPECT_EQ(loop.policy.mode(), Mode::kObserve) << "the mode in use stays";
   loop.client.hello.attempt.bytes[0] = 2;
   loop.SayHello();
-  EXPECT_EQ(loop.policy.mode(), Mode::kAct);
+  EXPECT_EQ(loop.policy.mode(), Mode::kObserve) << "not even in a new attempt does the configuration change it";
   loop.SetMode(Mode::kAdvise);
   loop.client.hello.attempt.bytes[0] = 3;
   loop.SayHello();

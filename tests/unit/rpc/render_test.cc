@@ -107,7 +107,7 @@ TEST(RenderRun, ShowsTheNewestOfEverything) {
   EXPECT_EQ(out.worst_heads(0).value(), 9);
   EXPECT_EQ(out.open_findings(0).message(), "it grows");
   EXPECT_EQ(out.open_findings(0).attempt(), IdBytes('a'));
-  EXPECT_EQ(out.pending_interventions(0).run(), "r");
+  EXPECT_EQ(out.open_interventions(0).run(), "r");
   EXPECT_EQ(out.recent_decisions(0).reason(), "below tau");
 }
 

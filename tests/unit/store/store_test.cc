@@ -376,7 +376,7 @@ TEST_F(StoreTest, RefusesADatabaseOfANewerVersion) {
   ASSERT_EQ(Edit(DbPath(), "PRAGMA user_version=99"), "");
   const absl::Status status = OpenError(temp_.path());
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(status.message(), DbPath() + " has schema version 99, made by a newer gyrostatd; this one reads up to 1");
+  EXPECT_EQ(status.message(), DbPath() + " has schema version 99, made by a newer gyrostatd; this one reads up to 2");
 }
 
 TEST_F(StoreTest, RefusesAnotherProgramsDatabase) {
@@ -393,6 +393,41 @@ TEST_F(StoreTest, RefusesAFileThatIsNoDatabase) {
   const absl::Status status = OpenError(temp_.path());
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(status.message()), HasSubstr("move it away to start with an empty history"));
+}
+
+TEST_F(StoreTest, NamesTheFileWhosePagesAreDamaged) {
+  ASSERT_TRUE(Append(HelloEntry("run", 1, IdOf(1))));
+  store_.reset();
+  const auto whole = std::filesystem::file_size(DbPath());
+  constexpr uintmax_t kPage = 8192;  // The first one, which says what the file is, stays.
+  ASSERT_GT(whole, kPage);
+  std::fstream file(DbPath(), std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(kPage) << std::string(whole - kPage, 'x');
+  file.close();
+  auto store = Store::Open({.data_dir = temp_.path()});
+  const auto take = [](const engine::StoredRun&) { return absl::OkStatus(); };
+  const absl::Status status = store.ok() ? (*store)->ForEachRun(take) : store.status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()), ::testing::StartsWith(DbPath() + " is damaged or no database ("));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("move it away"));
+}
+
+TEST_F(StoreTest, ForgetsAWordThatCouldNotBeKept) {
+  ASSERT_TRUE(Append(HelloEntry("run", 1, IdOf(1))));
+  JournalEntry lost = PlainEntry("run", 1, IdOf(1));
+  lost.event = "x";
+  lost.run_number = 2;  // Of a run that has no snapshot yet: refused.
+  lost.findings = {FindingAt(20'000'001, 3)};
+  lost.audit = engine::AuditNote{"approve", "run/1", "anna", ""};
+  lost.revocable = true;
+  EXPECT_FALSE(Append(lost));
+  lost.revocable = false;
+  lost.findings = {FindingAt(20'000'002, 4)};
+  EXPECT_FALSE(Append(lost));
+  ASSERT_TRUE(Append(HelloEntry("other", 2, IdOf(2))));
+  const auto rows = *store_->Findings("other");
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].finding.id, 20'000'002u);
 }
 
 TEST_F(StoreTest, NeverCrashesOnATornDatabase) {
@@ -417,6 +452,25 @@ TEST_F(StoreTest, NeverCrashesOnATornDatabase) {
     (void)(*store)->ForEachRun([](const engine::StoredRun&) { return absl::OkStatus(); });
     (void)(*store)->ForEachReport("run", [](const auto&, const auto&) {});
   }
+}
+
+TEST(StoreModeLimit, OutlivesTheDaemon) {
+  const testing::TempDir temp;
+  {
+    const auto store = OpenStore(temp.path());
+    EXPECT_FALSE((*store->ModeLimit()).has_value());
+    for (const model::Mode mode : {model::Mode::kAct, model::Mode::kObserve}) {
+      JournalEntry entry;
+      entry.mode_limit = engine::ModeWord{mode, "anna", "smoke"};
+      entry.audit = engine::AuditNote{"mode --all", model::Token(mode), "anna", "smoke"};
+      ASSERT_TRUE(AppendAndWait(store.get(), entry));
+    }
+    EXPECT_TRUE(store->VerifyAudit().ok());
+  }
+  const auto word = *OpenStore(temp.path())->ModeLimit();
+  ASSERT_TRUE(word.has_value());
+  EXPECT_EQ(word->mode, model::Mode::kObserve);
+  EXPECT_EQ(word->author + word->reason, "annasmoke");
 }
 
 }  // namespace
