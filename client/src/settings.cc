@@ -24,6 +24,20 @@ constexpr double kNumberMax = 1e6, kTauMax = 1e9;
 constexpr uint64_t kStepsMax = uint64_t{1} << 53;
 constexpr uint32_t kWorldSizeMax = 1u << 24;
 
+// Of a string of any length: enough to see that it is too long for a name.
+std::string Start(const char* text) { return text == nullptr ? "" : std::string(text, strnlen(text, kTextMax)); }
+
+// A stranger's words fit for one line of a log: what is no printable character is a '?', and not all of it is shown.
+std::string Quoted(const std::string& text) {
+  constexpr size_t kShownMax = 64;
+  size_t end = std::min(text.size(), kShownMax);
+  while (end > 0 && end < text.size() && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // UTF-8.
+  std::string shown = text.substr(0, end);
+  for (char& c : shown)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = '?';
+  return '"' + shown + (end < text.size() ? "...\"" : "\"");
+}
+
 // Collects the first complaint.
 class Reader {
  public:
@@ -42,6 +56,9 @@ class Reader {
     }
     return std::string(text, size);
   }
+  void Name(std::string_view field, const std::string& name) {
+    if (!model::IsValidName(name)) Complain(field, Quoted(name), "1 to 128 of the characters A-Z a-z 0-9 . _ : -");
+  }
   template <class T>
   void Range(std::string_view field, T value, T low, T high) {
     if (value < low || value > high)
@@ -53,7 +70,7 @@ class Reader {
     const std::string token = Text(field, text);
     if (token.empty()) return Enum{};
     const Enum value = of(token);
-    if (value == Enum{}) Complain(field, '"' + token + '"', wanted);
+    if (value == Enum{}) Complain(field, Quoted(token), wanted);
     return value;
   }
   std::optional<double> Positive(std::string_view field, double value, double high) {
@@ -121,7 +138,7 @@ void ReadAllow(const std::string& text, Reader* reader, Settings* out) {
     while (!kind.empty() && kind.back() == ' ') kind.pop_back();
     if (kind.empty()) continue;
     if (!model::InterventionKindOf(kind))
-      return reader->Complain("allow", '"' + kind + '"', "kinds of intervention, comma-separated, e.g. qk_clip");
+      return reader->Complain("allow", Quoted(kind), "kinds of intervention, comma-separated, e.g. qk_clip");
     out->allow_qk_clip |= kind == model::Token(model::InterventionKind::kQkClip);
     out->allow.push_back(std::move(kind));
   }
@@ -186,9 +203,8 @@ gyro_status ReadSettings(const gyro_options* options, Settings* settings, std::s
   settings->framework = reader.Text("framework", in.framework);
   settings->transport_path = reader.Text("transport", in.transport);
   settings->address = TextOrEnvironment(reader.Text("address", in.address), "GYROSTAT_ADDRESS", "");
-  settings->run = TextOrEnvironment(reader.Text("run", in.run), "GYROSTAT_RUN", "run");
-  if (!model::IsValidName(settings->run))
-    reader.Complain("run", '"' + settings->run + '"', "1 to 128 of the characters A-Z a-z 0-9 . _ : -");
+  settings->run = TextOrEnvironment(Start(in.run), "GYROSTAT_RUN", "run");
+  reader.Name("run", settings->run);
   if (!reader.ok()) return GYRO_INVALID;
   const char* disable = std::getenv("GYROSTAT_DISABLE");
   const bool disabled = disable != nullptr && std::strcmp(disable, "1") == 0;

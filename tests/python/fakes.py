@@ -1,6 +1,7 @@
 """Stands in for libgyrostat: keeps what is recorded, hands out the orders that a test queues."""
 
 import ctypes
+import types
 
 from gyrostat import _abi
 
@@ -10,6 +11,7 @@ class FakeClient:
 
     last = None  # The newest, for tests that only see watch().
     opened_status = _abi.OK
+    acked = None  # Reports that the daemon has; None: all.
 
     def __init__(self, library, options, model):
         self.options, self.model = options, model
@@ -58,8 +60,14 @@ class FakeClient:
         self.loaded.append(state)
         return _abi.OK
 
-    def close(self):
-        self.closed = True
+    def stats(self):
+        total = len(self.reports)
+        return types.SimpleNamespace(reports_total=total, reports_acked=total if self.acked is None else self.acked,
+                                     dropped_hot=0, dropped_unacked=0, connected=0,
+                                     last_error=self.last_error.encode())
+
+    def close(self, flush_ms=_abi.FLUSH_MS):
+        self.closed, self.flush_ms = True, flush_ms
 
 
 def clip_order(q, k, tau=30.0):

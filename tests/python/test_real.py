@@ -1,6 +1,7 @@
 """Against the real library and the real daemon."""
 
 import ctypes
+import logging
 import os
 import pathlib
 import re
@@ -14,7 +15,7 @@ import torch
 import gyrostat
 import models
 from byte_gpt import Config, Trainer, train
-from gyrostat import _abi
+from gyrostat import _abi, arrivals
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.setdefault("GYROSTAT_BIN", str(REPOSITORY / "build" / "dev" / "bin"))).parent
@@ -108,6 +109,45 @@ def test_forked_workers_are_inert():
             models.loss_of(model, tokens).backward()
             mon.step(1.0)
         assert mon._session._client.stats().reports_total == 4
+
+
+def step_until(words, caplog, *monitors):
+    """Steps the monitors until the log has the words."""
+    def look():
+        for mon in monitors:
+            mon.step(1.0)
+        return words in caplog.text
+
+    gyrostatd.wait_until(look, f"{words!r} in the log")
+
+
+@needs_daemon
+def test_a_daemon_that_comes_and_goes_is_said(tmp_path, monkeypatch, caplog):
+    caplog.set_level(logging.INFO, logger="gyrostat")
+    monkeypatch.setattr(arrivals, "_PATIENCE_S", 2.0)
+    model = torch.nn.Linear(2, 2)
+    daemon = gyrostatd.Daemon(tmp_path)
+    with daemon, gyrostat.watch(model, run="seen", address=daemon.grpc) as mon:
+        step_until(f"reports of run 'seen' arrive at gyrostatd, {daemon.grpc}", caplog, mon)
+        daemon.kill()
+        step_until("no report of run 'seen' was acknowledged for", caplog, mon)
+        assert "unavailable" in caplog.messages[-1]
+        daemon.grpc_port = int(daemon.grpc.rpartition(":")[2])
+        daemon.start()
+        step_until("again, after", caplog, mon)
+
+
+@needs_daemon
+def test_a_run_that_the_daemon_refuses_is_told_why(tmp_path, monkeypatch, caplog):
+    caplog.set_level(logging.INFO, logger="gyrostat")
+    monkeypatch.setattr(arrivals, "_PATIENCE_S", 2.0)
+    with gyrostatd.Daemon(tmp_path, config="engine: {runs_max: 1}\n") as daemon:
+        with gyrostat.watch(torch.nn.Linear(2, 2), run="first", address=daemon.grpc) as first:
+            step_until("reports of run 'first' arrive", caplog, first)
+            with gyrostat.watch(torch.nn.Linear(2, 2), run="second", address=daemon.grpc) as second:
+                step_until("run 'second'", caplog, first, second)
+                sentence = caplog.messages[-1]
+    assert sentence.startswith(f"the gyrostatd at {daemon.grpc} refuses run 'second': resource exhausted: ")
 
 
 SMALL = {"batch": 8, "context": 32}

@@ -15,7 +15,7 @@ OK, NONE, INACTIVE, DROPPED, INVALID, STATE, UNAVAILABLE, NO_MEMORY = range(8)
 APPLIED, REFUSED, FAILED = 1, 2, 6
 KINDS = {"unknown": 0, "exact": 1, "lse_upper": 2, "sampled_lower": 3, "norm_product": 4}
 
-_FLUSH_MS = 250  # What an exit may cost.
+FLUSH_MS = 250  # What an exit may cost.
 
 
 class Model(ctypes.Structure):
@@ -157,6 +157,7 @@ class Client:
     def __init__(self, library, options, model):
         """options, model: {field: value}; None values are left at the library's defaults."""
         self._library = library
+        self.options = options
         c_options = Options(struct_size=ctypes.sizeof(Options))
         library.options_init(ctypes.byref(c_options))
         self._fill(c_options, options)
@@ -222,8 +223,8 @@ class Client:
     def last_error(self):
         return self.stats().last_error.decode(errors="replace")
 
-    def close(self):
-        """Flushes for at most 250 ms. The client is not to be used after."""
+    def close(self, flush_ms=FLUSH_MS):
+        """Flushes for at most that long. The client is not to be used after."""
         if self._handle:
-            self._library.close(self._handle, _FLUSH_MS)
+            self._library.close(self._handle, flush_ms)
             self._handle = _HANDLE()

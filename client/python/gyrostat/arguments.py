@@ -65,9 +65,9 @@ def address(value, fuse):
     wanted = "host:port with a port from 1 to 65535"
     if isinstance(value, str):
         host, _, port = value.rpartition(":")
-        is_port = re.fullmatch(r"[0-9]{1,5}", port) and 1 <= int(port) <= 65535
-        is_host = re.fullmatch(r"\S+", host) and not host.startswith(("http:", "https:"))
-        if value.startswith("unix:") or (is_host and is_port):
+        fits = re.fullmatch(r"[0-9]{1,5}", port) and 1 <= int(port) <= 65535
+        named = re.fullmatch(r"\S+", host) and not host.startswith(("http:", "https:"))
+        if value.startswith("unix:") or (fits and named):
             return True
     fuse.say(f"not watching: the address is {shown(value)}, wanted {wanted}")
     return False

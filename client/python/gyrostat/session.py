@@ -7,6 +7,7 @@ import torch
 
 from gyrostat import _abi, attention
 from gyrostat.arguments import shown, whole_number
+from gyrostat.arrivals import Arrivals
 from gyrostat.report import Report
 from gyrostat.whole import whole
 
@@ -20,7 +21,7 @@ class Session:
         """open_client() → _abi.Client, called now or at the first step, whichever knows enough about the weights."""
         self._fuse = fuse
         self._open_client = open_client
-        self._client = None
+        self._client = self._arrivals = None
         self._taps = taps
         self._probes = probes  # {layer index: LayerProbe}
         self._hidden = hidden
@@ -41,6 +42,7 @@ class Session:
     def open(self):
         """Opens the client. Raises what _abi.Client raises; a client that cannot work blows nothing, it stays inert."""
         self._client = self._open_client()
+        self._arrivals = Arrivals(self._client, self._client.options, self._fuse)
         if self._client.opened not in (_abi.OK, _abi.INACTIVE):
             self._fuse.say(f"not watching: {self._client.last_error or 'status %d' % self._client.opened}")
         if self._client.opened != _abi.OK:
@@ -57,6 +59,7 @@ class Session:
             self.open()
             if self._fuse.blown:
                 return
+        self._arrivals.look()
         step = self._number(step)
         self._next_step = step + 1
         report = Report(self._fuse)
@@ -119,7 +122,9 @@ class Session:
 
     def _check(self, status):
         if status == _abi.INVALID:
-            self._fuse.say(self._client.last_error)
+            sentence = self._client.last_error
+            self._arrivals.of_arguments(sentence)
+            self._fuse.say(sentence)
         return status
 
     def attention(self, layer, q, k, scale, causal, mask, bias):
@@ -189,5 +194,6 @@ class Session:
     def close(self):
         self._let_go()
         if self._client is not None and os.getpid() == self._pid:
-            self._client.close()
+            watching = self._client.opened == _abi.OK and not self._fuse.blown
+            self._client.close(self._arrivals.finish(_abi.FLUSH_MS) if watching else _abi.FLUSH_MS)
             self._client = None

@@ -134,6 +134,15 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Bad{"run", [](gyro_options* o) { o->run = "no spaces"; },
             "run is \"no spaces\", wanted 1 to 128 of the characters A-Z a-z 0-9 . _ : -"},
+        Bad{"run_of_two_lines", [](gyro_options* o) { o->run = "a\nERROR b"; },
+            "run is \"a?ERROR b\", wanted 1 to 128 of the characters A-Z a-z 0-9 . _ : -"},
+        Bad{"run_too_long",
+            [](gyro_options* o) {
+              static const std::string name(10'000, 'r');
+              o->run = name.c_str();
+            },
+            "run is \"rrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr...\", wanted 1 to 128 of the "
+            "characters A-Z a-z 0-9 . _ : -"},
         Bad{"size", [](gyro_options* o) { o->struct_size = 8; },
             "struct_size is 8 (model 160), wanted sizeof(gyro_options) and sizeof(gyro_model): call "
             "gyro_options_init first"},

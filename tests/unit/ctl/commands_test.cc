@@ -141,6 +141,14 @@ TEST_F(Commands, ModeAllTellsEachRunAndTheRunsToCome) {
   EXPECT_EQ(out.str(), "{\"run\":\"a\",\"mode\":\"observe\"}\n{\"run\":\"b\",\"mode\":\"observe\"}\n");
 }
 
+TEST_F(Commands, ModeAllSaysInWhichModeNewRunsReallyBegin) {
+  request.all = true;
+  request.mode = "act";
+  control.start_mode = v1::ADVISE;  // The configuration's.
+  EXPECT_EQ(Run(Command::kMode), kDone);
+  EXPECT_EQ(out.str(), "0 runs changed; new runs start in mode advise.\n");
+}
+
 TEST_F(Commands, SeriesIsStepAndValueInAPipeAndASummaryOnATerminal) {
   for (int i = 0; i < 20; ++i) control.series.emplace_back(i, i * 0.5);
   request.signal = "attn_logit_max";

@@ -30,6 +30,7 @@ class FakeControl : public Control {
   v1::ApproveRequest approved;
   v1::RejectRequest rejected;
   v1::SetModeRequest mode;
+  v1::Mode start_mode = v1::OBSERVE;  // Of new runs, once SetMode was called.
   v1::GetSeriesRequest asked_series;
   v1::WatchRequest watched;
 
@@ -57,6 +58,7 @@ class FakeControl : public Control {
   absl::StatusOr<v1::SetModeResponse> SetMode(const v1::SetModeRequest& request) override {
     mode = request;
     v1::SetModeResponse response;
+    response.set_default_mode(start_mode);
     for (const std::string& each : mode_runs) response.add_runs(each);
     return Or(response);
   }
