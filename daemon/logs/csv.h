@@ -41,7 +41,7 @@ class CsvReader : public Reader {
   std::vector<std::string> cells_;
   size_t filled_ = 0;  // Cells of the open row; cells_ itself keeps its memory.
   std::string cell_;
-  bool quoted_ = false, quote_seen_ = false, after_cr_ = false, cell_started_ = false, too_long_ = false;
+  bool quoted_ = false, quote_seen_ = false, after_cr_ = false, cell_started_ = false;
   uint64_t line_ = 1, row_line_ = 1;
   std::vector<Column> columns_;
   std::vector<std::string> runs_;  // Of a wide table, in the order of its columns.
