@@ -40,7 +40,7 @@ class StepSet {
     for (const Range& each : ranges_)
       for (uint64_t i = 0; i < each.count; ++i) all.push_back(each.first + static_cast<model::Step>(i) * each.stride);
     std::ranges::sort(all);
-    return static_cast<uint64_t>(std::ranges::unique(all).begin() - all.begin());
+    return static_cast<uint64_t>(std::unique(all.begin(), all.end()) - all.begin());
   }
 
  private:
