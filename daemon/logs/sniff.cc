@@ -135,7 +135,7 @@ std::optional<Format> Sniff(std::string_view head, bool whole, std::string* erro
     *error = "it is a Git LFS pointer, not the log; fetch the log with: git lfs pull";
     return std::nullopt;
   }
-  if (head.substr(0, 4096).find('\0') != std::string_view::npos) {
+  if (head.substr(0, kNulBytes).find('\0') != std::string_view::npos) {
     *error = "it is binary and no TensorBoard event file; wanted text, JSON, CSV or tfevents, as they are or gzipped";
     return std::nullopt;
   }

@@ -14,6 +14,7 @@ namespace gyrostat::logs {
 // `*error` says why this can be no log. A log of text shows its trainer only after its settings, so that up to
 // kSniffBytesMax may be asked for; then it is kText.
 inline constexpr size_t kSniffBytesMax = size_t{4} << 20;
+inline constexpr size_t kNulBytes = 4096;  // A NUL in so many first bytes: no text.
 std::optional<Format> Sniff(std::string_view head, bool whole, std::string* error);
 
 // Holds bytes back until the format is known, and then reads on as that reader.
@@ -33,7 +34,9 @@ class AutoReader : public Reader {
   RecordSink* sink_;
   Format format_ = Format::kAuto;
   std::string head_, error_;
-  size_t ask_again_at_ = 0;  // Looked at for the next time when the head is this long.
+  // Looked at for the next time when the head is this long. Not before a NUL in the head would show: what a file is must
+  // not depend on the pieces in which it comes.
+  size_t ask_again_at_ = kNulBytes;
   std::unique_ptr<Reader> reader_;
 };
 
