@@ -34,8 +34,8 @@ class AutoReader : public Reader {
   RecordSink* sink_;
   Format format_ = Format::kAuto;
   std::string head_, error_;
-  // Looked at for the next time when the head is this long. Not before a NUL in the head would show: what a file is must
-  // not depend on the pieces in which it comes.
+  // Looked at for the next time when the head is this long. Not before a NUL in the head would show: what a file is
+  // must not depend on the pieces in which it comes.
   size_t ask_again_at_ = kNulBytes;
   std::unique_ptr<Reader> reader_;
 };
