@@ -94,9 +94,9 @@ class LayerProbe:
                 self._fuse.blow(error)
 
     def given(self, maxima, kind):
-        """Joins maxima of any shape with one entry for each head, measured by the loop itself."""
+        """Joins detached float32 maxima of any shape with one entry for each head, measured by the loop itself."""
         if not self._parted(maxima):
-            self.record(maxima.detach().float().reshape(-1), kind)
+            self.record(maxima.reshape(-1), kind)
 
     def record(self, maxima, kind):
         """Joins [heads] maxima of one micro-batch."""
