@@ -61,16 +61,18 @@ void SetStep(model::Report* report, uint64_t step) {
   report->SetScalar(Signal::kLoss, 2.5 + 0.02 * Noise(step, 1));
   report->SetScalar(Signal::kGradNorm, 0.5 * std::exp(0.2 * Noise(step, 2)));
   report->SetScalar(Signal::kLearningRate, 3e-4);
+  // Maxima that stand still would be no healthy report.
+  report->MutableArray(Signal::kAttnLogitMax).front() = static_cast<float>(12 * (1 + 0.05 * Noise(step, 3)));
 }
 
 model::Report MakeReport(uint64_t seed) {
   model::Report report;
-  SetStep(&report, seed);
   report.attn_logit_kind = model::LogitKind::kExact;
   Fill(&report.MutableArray(Signal::kAttnLogitMax), size_t{kLayers} * kHeads, 12, seed);
-  Fill(&report.MutableArray(Signal::kLayerGradNorm), kLayers, 0.05, seed);
+  Fill(&report.MutableArray(Signal::kLayerGradNorm), kLayers, 0.04, seed);  // Together below the global norm.
   Fill(&report.MutableArray(Signal::kHiddenMs), kLayers + 1, 4, seed);
   Fill(&report.MutableArray(Signal::kHiddenAbsmax), kLayers + 1, 60, seed);
+  SetStep(&report, seed);
   return report;
 }
 
