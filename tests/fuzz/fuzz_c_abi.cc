@@ -21,6 +21,7 @@
 #include "model/intervention.h"
 #include "remedy/qk_clip.h"
 #include "support/fake_transport.h"
+#include "support/paths.h"
 
 namespace gyrostat {
 namespace {
@@ -133,8 +134,7 @@ void Session::Open() {
   options.address = pick(kAddress);
   options.allow = pick(kAllow);
   options.model.attention = pick(kAttention);
-  const std::string transport = GYROSTAT_BINARY_DIR "/lib/libgyrostat_fake_transport.so";
-  options.transport = transport.c_str();
+  options.transport = testing::kFakeTransport;
   const uint8_t odd = in_->Byte();
   layers_ = in_->Byte() % 6;
   heads_ = in_->Byte() % 9;

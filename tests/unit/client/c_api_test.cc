@@ -16,11 +16,10 @@
 #include "model/intervention.h"
 #include "remedy/qk_clip.h"
 #include "support/fake_transport.h"
+#include "support/paths.h"
 
 namespace gyrostat::client {
 namespace {
-
-constexpr char kFakeTransport[] = GYROSTAT_BINARY_DIR "/lib/libgyrostat_fake_transport.so";
 
 gyro_options SomeOptions() {
   gyro_options options;
@@ -28,7 +27,7 @@ gyro_options SomeOptions() {
   options.address = "fake:1";
   options.run = "api";
   options.allow = "qk_clip";
-  options.transport = kFakeTransport;
+  options.transport = testing::kFakeTransport;
   options.logit_kind = GYRO_LOGIT_EXACT;
   options.model.layers = 2;
   options.model.heads = 4;

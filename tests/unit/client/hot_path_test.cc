@@ -20,6 +20,7 @@
 #include "model/intervention.h"
 #include "remedy/qk_clip.h"
 #include "support/fake_transport.h"
+#include "support/paths.h"
 
 namespace {
 
@@ -112,7 +113,7 @@ gyro_options SomeOptions() {
   options.address = "fake:1";
   options.run = "hot";
   options.allow = "qk_clip";
-  options.transport = GYROSTAT_BINARY_DIR "/lib/libgyrostat_fake_transport.so";
+  options.transport = gyrostat::testing::kFakeTransport;
   options.logit_kind = GYRO_LOGIT_EXACT;
   options.model.layers = 4;
   options.model.heads = 8;

@@ -11,15 +11,17 @@
 #include <optional>
 #include <sstream>
 
+#include "support/paths.h"
+
 namespace gyrostat::config {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
-const fs::path kHere = fs::path(GYROSTAT_SOURCE_DIR) / "tests/unit/config";
+const fs::path kHere = fs::path(testing::kSourceDir) / "tests/unit/config";
 
 std::string Read(const fs::path& path) {
   std::ifstream in(path);
@@ -141,7 +143,7 @@ TEST(Config, ShowsDefaultsThatReadBackTheSame) {
 
 // deploy/gyrostat.yaml is what users copy: every key, with its default.
 TEST(Config, ShipsItsDefaultFile) {
-  const fs::path shipped = fs::path(GYROSTAT_SOURCE_DIR) / "deploy/gyrostat.yaml";
+  const fs::path shipped = fs::path(testing::kSourceDir) / "deploy/gyrostat.yaml";
   if (std::getenv("GYROSTAT_UPDATE_GOLDEN") != nullptr) std::ofstream(shipped) << DefaultYaml();
   EXPECT_EQ(Read(shipped), DefaultYaml()) << "GYROSTAT_UPDATE_GOLDEN=1 rewrites it";
   EXPECT_TRUE(LoadFile(shipped).ok());

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "ctl/spec_file.h"
+#include "support/paths.h"
 #include "support/temp_dir.h"
 
 namespace gyrostat::ctl {
@@ -15,7 +16,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-std::string Own(const std::string& name) { return std::string(GYROSTAT_SOURCE_DIR) + "/tests/corpus/" + name; }
+std::string Own(const std::string& name) { return std::string(testing::kSourceDir) + "/tests/corpus/" + name; }
 
 class ReplayCommand : public ::testing::Test {
  protected:

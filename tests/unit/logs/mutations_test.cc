@@ -9,6 +9,7 @@
 
 #include "logs/sniff.h"
 #include "support/lcg.h"
+#include "support/paths.h"
 #include "unit/logs/rows.h"
 
 namespace gyrostat::logs {
@@ -16,7 +17,7 @@ namespace {
 
 std::vector<std::string> OwnLogs() {
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(std::string(GYROSTAT_SOURCE_DIR) + "/tests/corpus")) {
+  for (const auto& entry : std::filesystem::directory_iterator(std::string(testing::kSourceDir) + "/tests/corpus")) {
     const std::string name = entry.path().filename();
     if (name != "README.md" && entry.path().extension() != ".gz") names.push_back(name);
   }

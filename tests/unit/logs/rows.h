@@ -13,6 +13,7 @@
 #include "logs/assembler.h"
 #include "logs/log_file.h"
 #include "logs/reader.h"
+#include "support/paths.h"
 
 namespace gyrostat::logs {
 
@@ -98,7 +99,7 @@ inline RunSeen ReadOne(Format format, std::string_view text, const KeyOptions& k
 
 // A file of tests/corpus.
 inline std::string OwnLog(const std::string& name) {
-  std::ifstream in(std::string(GYROSTAT_SOURCE_DIR) + "/tests/corpus/" + name, std::ios::binary);
+  std::ifstream in(std::string(testing::kSourceDir) + "/tests/corpus/" + name, std::ios::binary);
   EXPECT_TRUE(in.good()) << name;
   return {std::istreambuf_iterator<char>(in), {}};
 }

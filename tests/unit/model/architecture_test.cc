@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "model/presets.h"
+#include "support/paths.h"
 
 namespace gyrostat::model {
 namespace {
@@ -51,7 +52,7 @@ std::string CatalogueJson() {
 }
 
 TEST(Architectures, AreInTheGoldenFileThatRealModelsAreComparedWith) {
-  const std::string path = std::string(GYROSTAT_SOURCE_DIR) + "/tests/golden/architectures.json";
+  const std::string path = std::string(testing::kSourceDir) + "/tests/golden/architectures.json";
   if (std::getenv("GYROSTAT_UPDATE_GOLDEN") != nullptr) std::ofstream(path) << CatalogueJson();
   std::ostringstream golden;
   golden << std::ifstream(path).rdbuf();

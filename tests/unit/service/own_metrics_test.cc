@@ -7,12 +7,14 @@
 #include <set>
 #include <sstream>
 
+#include "support/paths.h"
+
 namespace gyrostat::service {
 namespace {
 
 // The names that dashboards and alerts may use: a change here is a change for users.
 TEST(OwnMetrics, AndThoseOfRunsAreTheGoldenList) {
-  const std::string path = std::string(GYROSTAT_SOURCE_DIR) + "/tests/golden/metrics.txt";
+  const std::string path = std::string(testing::kSourceDir) + "/tests/golden/metrics.txt";
   if (std::getenv("GYROSTAT_UPDATE_GOLDEN") != nullptr) std::ofstream(path) << ListAllMetrics();
   std::ostringstream golden;
   golden << std::ifstream(path).rdbuf();

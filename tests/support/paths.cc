@@ -1,0 +1,8 @@
+#include "support/paths.h"
+
+namespace gyrostat::testing {
+
+const char* const kSourceDir = GYROSTAT_SOURCE_DIR;
+const char* const kFakeTransport = GYROSTAT_BINARY_DIR "/lib/libgyrostat_fake_transport.so";
+
+}  // namespace gyrostat::testing
