@@ -35,6 +35,7 @@ class Tally {
 
  private:
   void TakeLogits(std::span<const float> maxima, const model::ModelSpec& spec, double tau);
+  void CountLogits(std::span<const float> block, double tau);
 
   std::vector<HeadMax> worst_;  // Of the newest report that had them.
   uint32_t heads_over_tau_ = 0;

@@ -2,9 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <iterator>
 #include <limits>
 #include <numeric>
 
+#include "support/lcg.h"
 #include "support/plain_run.h"
 
 namespace gyrostat::engine {
@@ -57,6 +61,23 @@ TEST(Tally, CountsEachObservationInOneBucket) {
   EXPECT_EQ(view.attn_logit_histogram[12], 2u);
   EXPECT_EQ(view.attn_logit_sum, -3 + 1 + 1.5 + 10000 + 10001);
   EXPECT_EQ(view.worst_heads[0].value, inf);
+}
+
+TEST(Tally, CountsMoreThanABlockAsOneByOne) {
+  std::vector<float> values;
+  testing::Lcg random(3);
+  for (int i = 0; i < 5'003; ++i) values.push_back(static_cast<float>(std::exp(12 * random.Uniform() - 2)));
+  std::vector<uint64_t> wanted(std::size(kAttnLogitBuckets) + 1);
+  uint32_t over = 0;
+  for (const float value : values) {
+    ++wanted[static_cast<size_t>(std::ranges::lower_bound(kAttnLogitBuckets, static_cast<double>(value)) -
+                                 std::begin(kAttnLogitBuckets))];
+    if (value > 100) ++over;
+  }
+  Tally tally;
+  tally.TakeReport(WithMaxima(values), Spec(1, 5'003), 100);
+  EXPECT_EQ(Shown(tally).attn_logit_histogram, wanted);
+  EXPECT_EQ(Shown(tally).heads_over_tau, over);
 }
 
 TEST(Tally, KeepsTheWorstHeadsWhileMaximaAreNotReported) {
