@@ -42,8 +42,8 @@ void Tally::TakeLogits(std::span<const float> maxima, const model::ModelSpec& sp
   }
 }
 
-// Counts comparisons instead of looking for each value's bucket: the compiler makes vectors of these loops, and a branch
-// that goes either way at every head cost a fifth of what the daemon did for a report (tests/bench/ingest).
+// Counts comparisons instead of looking for each value's bucket: the compiler makes vectors of these loops, and a
+// branch that goes either way at every head cost a fifth of what the daemon did for a report (tests/bench/ingest).
 void Tally::CountLogits(std::span<const float> block, double tau) {
   const auto count = [block](auto holds) {
     uint32_t n = 0;
