@@ -1,206 +1,176 @@
 #include "ctl/chart.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdarg>
-#include <cstdio>
+#include <vector>
 
+#include "ctl/html.h"
 #include "ctl/text.h"
-#include "model/signal.h"
 
 namespace gyrostat::ctl {
 namespace {
 
-constexpr double kWidth = 900, kHeight = 200, kLeft = 64, kRight = 12, kTop = 12, kBottom = 24;
-constexpr double kLogFromRatio = 30;
-constexpr int kGridLines = 4, kStepLabels = 5;
-constexpr double kBandMin = 2;  // Pixels: a spike of one step is still seen.
+constexpr double kWidth = 1000;
+constexpr double kPad = 6;  // Above the highest value and below the lowest: a line has a width.
+constexpr int kStepTicks = 6, kPixelsPerTick = 36, kEmptyHeight = 40;
 
-[[gnu::format(printf, 1, 2)]] std::string Format(const char* format, ...) {
-  std::array<char, 512> raw;
-  va_list arguments;
-  va_start(arguments, format);
-  const int length = std::vsnprintf(raw.data(), raw.size(), format, arguments);
-  va_end(arguments);
-  return {raw.data(), std::min(static_cast<size_t>(std::max(length, 0)), raw.size() - 1)};
-}
-
-// Values to pixels.
-struct Scale {
-  double low = 0, high = 1;
-  bool log = false;
-
-  double Share(double value) const {
-    if (log) return (std::log(value) - std::log(low)) / (std::log(high) - std::log(low));
-    return (value / 2 - low / 2) / (high / 2 - low / 2);  // Halves: the range of two huge values is finite.
-  }
-  double At(double share) const {
-    if (log) return std::exp(std::log(low) + share * (std::log(high) - std::log(low)));
-    return low + share * (high / 2 - low / 2) * 2;
-  }
-  double Y(double value) const { return kHeight - kBottom - Share(value) * (kHeight - kTop - kBottom); }
+struct Place {
+  const StepAxis& steps;
+  const ValueAxis& values;
+  double height;
+  double X(model::Step step) const { return kWidth * steps.Share(step); }
+  double Y(double value) const { return height - kPad - values.Share(value) * (height - 2 * kPad); }
 };
 
-Scale ScaleOf(double low, double high) {
-  Scale scale;
-  if (!(low <= high)) return scale;
-  scale.log = low > 0 && high / low > kLogFromRatio;
-  scale.low = low;
-  scale.high = high;
-  if (low == high) {
-    const double pad = low == 0 ? 1 : std::abs(low) * 0.1;
-    scale.low = low - pad;
-    scale.high = high + pad;
-    scale.log = false;
+Extent ExtentOf(const Curve& curve) {
+  Extent extent;
+  for (const Curve::Bucket& each : curve.buckets()) {
+    if (each.low > each.high) continue;
+    extent.Add(each.low);
+    extent.Add(each.high);
   }
-  return scale;
+  return extent;
 }
 
-struct StepScale {
-  model::Step first = 0, last = 1;
-  double X(model::Step step) const {
-    const double span = std::max(static_cast<double>(last) - static_cast<double>(first), 1.0);
-    const double share = (static_cast<double>(step) - static_cast<double>(first)) / span;
-    return kLeft + std::clamp(share, 0.0, 1.0) * (kWidth - kLeft - kRight);
-  }
-};
+std::string ValueLabels(const std::vector<Tick>& ticks, const Place& place) {
+  std::string out = Format("<svg class=\"y\" width=\"56\" height=\"%.0f\" aria-hidden=\"true\">", place.height);
+  for (const Tick& each : ticks)
+    out += Format("<text x=\"48\" y=\"%.1f\" text-anchor=\"end\">",
+                  place.height - kPad - each.share * (place.height - 2 * kPad) + 4) + each.label + "</text>";
+  return out + "</svg>";
+}
 
-std::string Short(double value) { return Html(Format("%.4g", value)); }
+std::string StepLabels(const StepAxis& steps) {
+  std::string out = "<svg class=\"x\" width=\"100%\" height=\"20\" aria-hidden=\"true\">";
+  for (const Tick& each : steps.Ticks(kStepTicks))
+    out += Format("<text x=\"%.2f%%\" y=\"14\" text-anchor=\"%s\">", 100 * each.share,
+                  each.share < 0.02 ? "start" : each.share > 0.98 ? "end" : "middle") + each.label + "</text>";
+  return out + "</svg>";
+}
 
-std::string Axes(const Scale& scale, const StepScale& steps) {
+std::string Grid(const std::vector<Tick>& ticks, const Place& place) {
+  std::string path;
+  for (const Tick& each : ticks)
+    path += Format("M0 %.1fH%.0f", place.height - kPad - each.share * (place.height - 2 * kPad), kWidth);
+  for (const Tick& each : place.steps.Ticks(kStepTicks))
+    path += Format("M%.1f 0V%.0f", kWidth * each.share, place.height);
+  return "<path class=\"grid\" d=\"" + path + "\"/>";
+}
+
+std::string Bands(std::span<const NumberedFinding> findings, const Place& place) {
   std::string out;
-  for (int i = 0; i <= kGridLines; ++i) {
-    const double value = scale.At(static_cast<double>(i) / kGridLines), y = scale.Y(value);
-    out += Format("<path class=\"grid\" d=\"M%.0f %.1fH%.0f\"/><text class=\"label\" x=\"%.0f\" y=\"%.1f\" "
-                  "text-anchor=\"end\">", kLeft, y, kWidth - kRight, kLeft - 6, y + 4);
-    out += Short(value) + "</text>";
-  }
-  for (int i = 0; i <= kStepLabels; ++i) {
-    const double span = static_cast<double>(steps.last) - static_cast<double>(steps.first);
-    const auto step = static_cast<model::Step>(static_cast<double>(steps.first) + span * i / kStepLabels);
-    out += Format("<text class=\"label\" x=\"%.1f\" y=\"%.0f\" text-anchor=\"%s\">%lld</text>", steps.X(step),
-                  kHeight - 6, i == 0 ? "start" : i == kStepLabels ? "end" : "middle", static_cast<long long>(step));
+  for (const NumberedFinding& each : findings) {
+    if (each.anchor.empty()) continue;
+    const model::Finding& finding = each.ruled->finding;
+    const model::Step end = finding.step_end.value_or(place.steps.last());
+    const double from = place.X(finding.step_begin), to = std::max(place.X(end), from);
+    out += Format("<rect class=\"band %s\" data-number=\"%zu\" data-first=\"%lld\" data-last=\"%lld\" x=\"%.1f\" "
+                  "width=\"%.1f\" height=\"%.0f\"/>", model::Token(finding.severity), each.number,
+                  static_cast<long long>(finding.step_begin), static_cast<long long>(end), from,
+                  std::max(to - from, 0.1), place.height);
   }
   return out;
 }
 
-std::string Bands(std::span<const RuledFinding> findings, const StepScale& steps) {
-  std::string out;
-  for (const RuledFinding& each : findings) {
-    const model::Finding& finding = each.finding;
-    const double from = steps.X(finding.step_begin);
-    const double to = std::max(steps.X(finding.step_end.value_or(steps.last)), from + kBandMin);
-    out += Format("<rect class=\"band %s\" x=\"%.1f\" y=\"%.0f\" width=\"%.1f\" height=\"%.0f\"><title>",
-                  model::Token(finding.severity), from, kTop, to - from, kHeight - kTop - kBottom);
-    out += Html(each.rules + "/" + finding.detector + ": " + finding.message) + "</title></rect>";
-  }
-  return out;
-}
-
-// The highest values forward, the lowest back: one closed shape per attempt.
-std::string Area(std::span<const Curve::Bucket> buckets, const Scale& scale, const StepScale& steps) {
+// Stretches of finite buckets that run forward: a line where each bucket is one value, else the shape between highest
+// and lowest.
+std::string Values(std::span<const Curve::Bucket> buckets, const Place& place) {
   std::string out;
   for (size_t begin = 0; begin < buckets.size();) {
     std::string there, back;
+    bool single = true;
     size_t end = begin;
     for (; end < buckets.size() && (end == begin || buckets[end].first > buckets[end - 1].first); ++end) {
       const Curve::Bucket& each = buckets[end];
       if (each.low > each.high) break;
-      const double x = steps.X(each.first);
-      there += Format("%s%.1f %.1f", there.empty() ? "M" : "L", x, scale.Y(each.high));
-      back = Format("L%.1f %.1f", x, scale.Y(each.low)) + back;
+      const double x = place.X(each.first + (each.last - each.first) / 2);
+      there += Format("%s%.1f %.1f", there.empty() ? "M" : "L", x, place.Y(each.high));
+      back = Format("L%.1f %.1f", x, place.Y(each.low)) + back;
+      single = single && each.low == each.high;
     }
-    if (!there.empty()) out += "<path class=\"line\" d=\"" + there + back + "Z\"/>";
+    if (end - begin == 1) there += "h0.1";  // A point of its own is seen by its round ends.
+    if (!there.empty())
+      out += single ? "<path class=\"line\" d=\"" + there + "\"/>"
+                    : "<path class=\"line area\" d=\"" + there + back + "Z\"/>";
     begin = std::max(end, begin + 1);
   }
   return out;
 }
 
-std::string NonfiniteMarks(std::span<const Curve::Bucket> buckets, const StepScale& steps) {
+std::string NonfiniteMarks(std::span<const Curve::Bucket> buckets, const Place& place) {
   std::string path;
   for (const Curve::Bucket& each : buckets)
-    if (each.nonfinite > 0) path += Format("M%.1f %.0fv8", steps.X(each.first), kTop);
-  if (path.empty()) return "";
-  return "<path class=\"nonfinite\" d=\"" + path + "\"><title>not finite</title></path>";
+    if (each.nonfinite > 0) path += Format("M%.1f 0v9", place.X(each.first));
+  return path.empty() ? "" : "<path class=\"nonfinite\" d=\"" + path + "\"/>";
 }
 
-std::string Open(std::string_view name, double height) {
-  return Format("<svg viewBox=\"0 0 %.0f %.0f\" role=\"img\" aria-label=\"", kWidth, height) + Html(name) + "\">";
-}
-
-}  // namespace
-
-std::string Html(std::string_view text) {
+// "first[-last]:[low[/high]][!nonfinite]", blanks between: what the script reads out.
+std::string Points(std::span<const Curve::Bucket> buckets) {
   std::string out;
-  for (const char c : Escape(text)) {
-    switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
-      case '\'': out += "&#39;"; break;
-      default: out.push_back(c);
-    }
+  for (const Curve::Bucket& each : buckets) {
+    if (!out.empty()) out += ' ';
+    out += std::to_string(each.first);
+    if (each.last != each.first) out += "-" + std::to_string(each.last);
+    out += ':';
+    if (each.low <= each.high) out += Number(each.low);
+    if (each.low < each.high) out += "/" + Number(each.high);
+    if (each.nonfinite > 0) out += "!" + std::to_string(each.nonfinite);
   }
   return out;
 }
 
-std::string CurveSvg(std::string_view name, const Curve& curve, std::span<const RuledFinding> findings,
-                     model::Step first_step, model::Step last_step) {
-  double low = INFINITY, high = -INFINITY;
+// What there is to say without a pointer.
+std::string Summary(const Curve& curve) {
+  const Curve::Bucket *low = nullptr, *high = nullptr;
+  uint64_t nonfinite = 0;
   for (const Curve::Bucket& each : curve.buckets()) {
-    low = std::min(low, each.low);
-    high = std::max(high, each.high);
+    nonfinite += each.nonfinite;
+    if (each.low > each.high) continue;
+    if (low == nullptr || each.low < low->low) low = &each;
+    if (high == nullptr || each.high > high->high) high = &each;
   }
-  const Scale scale = ScaleOf(low, high);
-  const StepScale steps{first_step, last_step};
-  return Open(name, kHeight) + Axes(scale, steps) + Bands(findings, steps) + Area(curve.buckets(), scale, steps) +
-         NonfiniteMarks(curve.buckets(), steps) + "</svg>";
+  if (low == nullptr) return "no finite value in " + Count(curve.values(), "report");
+  std::string out = "lowest " + ShortNumber(low->low) + " at " + std::to_string(low->low_at) + " \u00b7 highest " +
+                    ShortNumber(high->high) + " at " + std::to_string(high->high_at) + " \u00b7 last " +
+                    ShortNumber(curve.last_value());
+  if (nonfinite > 0) out += " \u00b7 " + std::to_string(nonfinite) + " not finite";
+  return out;
 }
 
-std::string LayerMapSvg(std::string_view name, const LayerMap& map) {
-  double low = INFINITY, high = -INFINITY;
-  for (size_t c = 0; c < map.columns(); ++c)
-    for (size_t l = 0; l < map.layers(); ++l) {
-      const auto value = static_cast<double>(map.At(c, l));
-      if (!std::isfinite(value) || model::IsAbsent(value)) continue;
-      low = std::min(low, value);
-      high = std::max(high, value);
-    }
-  if (!(low <= high)) return "";
-  const Scale scale = ScaleOf(low, high);
-  const double cell = std::clamp(160.0 / static_cast<double>(map.layers()), 2.0, 18.0);
-  const double height = cell * static_cast<double>(map.layers()), width = kWidth - kLeft - kRight;
-  const double column = width / static_cast<double>(map.columns());
-  std::array<std::string, kShades + 1> paths;  // The last: not finite.
-  for (size_t l = 0; l < map.layers(); ++l) {
-    const double y = kTop + height - cell * static_cast<double>(l + 1);
-    for (size_t c = 0; c < map.columns(); ++c) {
-      const auto value = static_cast<double>(map.At(c, l));
-      if (model::IsAbsent(value)) continue;
-      const size_t shade = std::isfinite(value)
-                               ? static_cast<size_t>(std::clamp(scale.Share(value) * kShades, 0.0, kShades - 1.0))
-                               : size_t{kShades};
-      paths[shade] += Format("M%.1f %.1fh%.1fv%.1fh-%.1fz", kLeft + column * static_cast<double>(c), y, column + 0.1,
-                             cell, column + 0.1);
-    }
-  }
-  std::string out = Open(name, kTop + height + kBottom);
-  for (size_t shade = 0; shade < paths.size(); ++shade)
-    if (!paths[shade].empty())
-      out += (shade == kShades ? std::string("<path class=\"hot\" d=\"") : Format("<path class=\"h%zu\" d=\"", shade)) +
-             paths[shade] + "\"/>";
-  out += Format("<text class=\"label\" x=\"%.0f\" y=\"%.1f\" text-anchor=\"end\">layer 0</text>", kLeft - 6,
-                kTop + height - 2);
-  out += Format("<text class=\"label\" x=\"%.0f\" y=\"%.1f\" text-anchor=\"end\">%zu</text>", kLeft - 6, kTop + 10,
-                map.layers() - 1);
-  out += Format("<text class=\"label\" x=\"%.0f\" y=\"%.1f\">%lld</text>", kLeft, kTop + height + 16,
-                static_cast<long long>(map.first_step(0)));
-  out += Format("<text class=\"label\" x=\"%.0f\" y=\"%.1f\" text-anchor=\"end\">%lld</text></svg>", kWidth - kRight,
-                kTop + height + 16, static_cast<long long>(map.first_step(map.columns() - 1)));
-  return out + "<p class=\"legend\">" + Short(scale.low) + " <span class=\"ramp\"></span> " + Short(scale.high) +
-         (scale.log ? ", logarithmic" : "") + "</p>";
+}  // namespace
+
+std::string CurveFigure(const CurveLook& look, const Curve& curve, const StepAxis& steps,
+                        std::span<const NumberedFinding> bands, std::span<const NumberedFinding> pins) {
+  const Extent extent = ExtentOf(curve);
+  const ValueAxis axis = ValueAxis(extent, look.scale).Rounded();
+  const int height = extent.any ? look.height : std::min(look.height, kEmptyHeight);
+  const Place place{steps, axis, static_cast<double>(height)};
+  std::vector<Tick> ticks;
+  if (extent.any) ticks = axis.Ticks(std::max(2, height / kPixelsPerTick));
+  const std::string summary = Summary(curve);
+  std::string out = "<figure class=\"chart\" id=\"" + Html(look.id) + "\" data-first=\"" +
+                    std::to_string(steps.first()) + "\" data-last=\"" + std::to_string(steps.last()) +
+                    "\" data-points=\"" + Points(curve.buckets()) + "\"><figcaption><b>" + Html(look.title) +
+                    "</b> <span class=\"soft\">" + Html(look.about);
+  if (axis.logarithmic()) out += look.about.empty() ? "log scale" : ", log scale";
+  out += "</span><output>" + summary + "</output></figcaption><div class=\"frame\">";
+  if (!pins.empty()) out += PinLane(pins, steps);
+  out += ValueLabels(ticks, place);
+  out += "<div class=\"plot\" tabindex=\"0\" role=\"application\" aria-label=\"" +
+         Html(look.title + ", " + summary + ". Arrow keys read single steps.") + "\">";
+  out += Format("<svg class=\"values\" viewBox=\"0 0 %.0f %d\" preserveAspectRatio=\"none\" width=\"100%%\" "
+                "height=\"%d\" aria-hidden=\"true\">", kWidth, height, height);
+  out += Grid(ticks, place) + Bands(bands, place) + Values(curve.buckets(), place) +
+         NonfiniteMarks(curve.buckets(), place);
+  return out + "</svg><i class=\"cursor\"></i></div>" + StepLabels(steps) + "</div></figure>";
+}
+
+std::string CurveGlyph(const Curve& curve, const StepAxis& steps) {
+  const ValueAxis axis(ExtentOf(curve), ScaleKind::kByRange);
+  const Place place{steps, axis, 28};
+  return Format("<svg class=\"values small\" viewBox=\"0 0 %.0f 28\" preserveAspectRatio=\"none\" width=\"120\" "
+                "height=\"28\" aria-hidden=\"true\">", kWidth) + Values(curve.buckets(), place) +
+         NonfiniteMarks(curve.buckets(), place) + "</svg>";
 }
 
 }  // namespace gyrostat::ctl

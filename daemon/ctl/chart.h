@@ -1,27 +1,29 @@
-// Pictures of a replayed run as SVG, for a page without scripts. Colours are classes that the page's style gives, so
-// that they follow its light or dark. Pure.
+// A signal over its steps as a figure of a page: axes, bands and pins of findings, values. Shapes stretch with the page
+// and text does not: labels are placed by percent, values in a box of 1000 by its height that is drawn to any width.
+// Colours are classes that the page's style gives. What is under the pointer is said by the page's script. Pure.
 #pragma once
 
 #include <span>
 #include <string>
-#include <string_view>
 
+#include "ctl/axis.h"
 #include "ctl/curve.h"
-#include "ctl/replayed.h"
+#include "ctl/finding_list.h"
 
 namespace gyrostat::ctl {
 
-// `text` with what HTML would read as markup written as entities; control characters as Escape (text.h) writes them.
-std::string Html(std::string_view text);
+struct CurveLook {
+  std::string id;            // Of the figure; unique in the page.
+  std::string title, about;  // Plain text.
+  ScaleKind scale = ScaleKind::kByRange;
+  int height = 130;  // Pixels of the values' box.
+};
 
-// A signal over its steps, with a band for each finding about it. The scale is logarithmic where positive values span
-// more than a factor of 30. Values that are not finite are marks at the top.
-std::string CurveSvg(std::string_view name, const Curve& curve, std::span<const RuledFinding> findings,
-                     model::Step first_step, model::Step last_step);
+// `bands`: findings about this signal. `pins`: those that are marked, which may be more.
+std::string CurveFigure(const CurveLook& look, const Curve& curve, const StepAxis& steps,
+                        std::span<const NumberedFinding> bands, std::span<const NumberedFinding> pins);
 
-// Layers upwards, steps to the right, values as colour: 16 shades, those of one shade in one path.
-std::string LayerMapSvg(std::string_view name, const LayerMap& map);
-
-inline constexpr int kShades = 16;
+// A curve without axes, for a row of a table.
+std::string CurveGlyph(const Curve& curve, const StepAxis& steps);
 
 }  // namespace gyrostat::ctl

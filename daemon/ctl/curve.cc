@@ -11,24 +11,34 @@ namespace {
 
 void Merge(const Curve::Bucket& from, Curve::Bucket* into) {
   into->last = from.last;
-  into->low = std::min(into->low, from.low);
-  into->high = std::max(into->high, from.high);
+  if (from.low < into->low) {
+    into->low = from.low;
+    into->low_at = from.low_at;
+  }
+  if (from.high > into->high) {
+    into->high = from.high;
+    into->high_at = from.high_at;
+  }
   into->values += from.values;
   into->nonfinite += from.nonfinite;
 }
 
-// NaN beats all, and all beat what was not measured.
-float Larger(float a, float b) {
-  if (std::isnan(a) || std::isnan(b)) return std::numeric_limits<float>::quiet_NaN();
-  return std::max(a, b);
-}
+// Infinities read as NaN: a picture shows no difference.
+float Seen(float value) { return std::isinf(value) ? std::numeric_limits<float>::quiet_NaN() : value; }
 
 }  // namespace
+
+float Worse(Worst worst, float a, float b) {
+  if (std::isnan(a) || std::isnan(b)) return std::numeric_limits<float>::quiet_NaN();
+  if (model::IsAbsent(static_cast<double>(a))) return b;
+  if (model::IsAbsent(static_cast<double>(b))) return a;
+  return worst == Worst::kHighest ? std::max(a, b) : std::min(a, b);
+}
 
 void Curve::Add(model::Step step, double value) {
   if (values_++ == 0) first_ = value;
   last_ = value;
-  Bucket one{step, step, INFINITY, -INFINITY, 1, 0};
+  Bucket one{step, step, INFINITY, -INFINITY, step, step, 1, 0};
   if (std::isfinite(value)) one.low = one.high = value;
   else one.nonfinite = 1;
   if (!buckets_.empty() && buckets_.back().values < per_bucket_) {
@@ -46,6 +56,14 @@ void Curve::Add(model::Step step, double value) {
   buckets_.push_back(one);
 }
 
+bool Precedes(Worst worst, float a, float b) {
+  const auto rank = [](float value) {
+    return std::isnan(value) ? 0 : model::IsAbsent(static_cast<double>(value)) ? 2 : 1;
+  };
+  if (rank(a) != 1 || rank(b) != 1) return rank(a) < rank(b);
+  return worst == Worst::kHighest ? a > b : a < b;
+}
+
 std::vector<double> Curve::Highs() const {
   std::vector<double> highs;
   highs.reserve(buckets_.size());
@@ -57,7 +75,7 @@ void LayerMap::Halve() {
   const size_t half = columns() / 2;
   for (size_t c = 0; c < half; ++c) {
     firsts_[c] = firsts_[2 * c];
-    for (size_t l = 0; l < layers_; ++l) cells_[c * layers_ + l] = Larger(At(2 * c, l), At(2 * c + 1, l));
+    for (size_t l = 0; l < layers_; ++l) cells_[c * layers_ + l] = Worse(worst_, At(2 * c, l), At(2 * c + 1, l));
   }
   firsts_.resize(half);
   cells_.resize(half * layers_);
@@ -79,9 +97,22 @@ void LayerMap::Add(model::Step step, std::span<const float> values, size_t layer
   const size_t heads = values.size() / layers, base = (columns() - 1) * layers_;
   for (size_t l = 0; l < layers; ++l) {
     float most = model::kAbsent;
-    for (const float value : values.subspan(l * heads, heads))
-      most = Larger(most, std::isinf(value) ? std::numeric_limits<float>::quiet_NaN() : value);
-    cells_[base + l] = Larger(cells_[base + l], most);
+    for (const float value : values.subspan(l * heads, heads)) most = Worse(worst_, most, Seen(value));
+    cells_[base + l] = Worse(worst_, cells_[base + l], most);
+  }
+}
+
+void HeadMap::Add(model::Step step, std::span<const float> values, size_t layers) {
+  if (layers == 0 || values.size() % layers != 0) return;
+  if (layers_ == 0) {
+    layers_ = layers;
+    peaks_.assign(values.size(), {model::kAbsent, step});
+  }
+  if (layers != layers_ || values.size() != peaks_.size()) return;
+  for (size_t i = 0; i < values.size(); ++i) {
+    Peak& peak = peaks_[i];
+    const float value = Worse(worst_, peak.value, Seen(values[i]));
+    if (value != peak.value && !std::isnan(peak.value)) peak = {value, step};
   }
 }
 

@@ -15,6 +15,7 @@ class Curve {
   struct Bucket {
     model::Step first = 0, last = 0;
     double low = 0, high = 0;    // Of the finite values; low > high: there are none.
+    model::Step low_at = 0, high_at = 0;  // The first step of each.
     uint64_t values = 0, nonfinite = 0;
   };
 
@@ -36,13 +37,23 @@ class Curve {
   std::vector<Bucket> buckets_;
 };
 
-// How an array signal went, layer by layer: the largest value over the heads, in at most `columns_max` columns of time.
+// Which end of an array signal is the one to look at: of attention entropies the lowest, of all else the highest.
+enum class Worst { kHighest, kLowest };
+
+// The worse of two. NaN is worst of all; what was not measured never wins.
+float Worse(Worst worst, float a, float b);
+// Whether `a` is worse than `b`. A strict order.
+bool Precedes(Worst worst, float a, float b);
+
+// How an array signal went, layer by layer: the worst value over the heads, in at most `columns_max` columns of time.
 class LayerMap {
  public:
-  explicit LayerMap(size_t columns_max = 240) : columns_max_(columns_max) {}
+  explicit LayerMap(Worst worst = Worst::kHighest, size_t columns_max = 240)
+      : worst_(worst), columns_max_(columns_max) {}
   // `values` is layer-major with `layers` layers; absent values are left out.
   void Add(model::Step step, std::span<const float> values, size_t layers);
 
+  Worst worst() const { return worst_; }
   size_t layers() const { return layers_; }
   size_t columns() const { return firsts_.size(); }
   model::Step first_step(size_t column) const { return firsts_[column]; }
@@ -52,10 +63,33 @@ class LayerMap {
  private:
   void Halve();
 
+  Worst worst_;
   size_t columns_max_, layers_ = 0;
   uint64_t per_column_ = 1, in_last_ = 0;
   std::vector<model::Step> firsts_;
   std::vector<float> cells_;  // Column-major.
+};
+
+// The worst value that each head ever had, and when.
+class HeadMap {
+ public:
+  struct Peak {
+    float value = 0;  // NaN: not finite, from `step` on. kAbsent: never measured.
+    model::Step step = 0;
+  };
+  explicit HeadMap(Worst worst = Worst::kHighest) : worst_(worst) {}
+  // As LayerMap's.
+  void Add(model::Step step, std::span<const float> values, size_t layers);
+
+  size_t layers() const { return layers_; }
+  size_t heads() const { return layers_ == 0 ? 0 : peaks_.size() / layers_; }
+  Worst worst() const { return worst_; }
+  const Peak& At(size_t layer, size_t head) const { return peaks_[layer * heads() + head]; }
+
+ private:
+  Worst worst_;
+  size_t layers_ = 0;
+  std::vector<Peak> peaks_;
 };
 
 }  // namespace gyrostat::ctl

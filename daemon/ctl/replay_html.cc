@@ -2,10 +2,16 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "ctl/assets.h"
+#include "ctl/axis.h"
 #include "ctl/chart.h"
+#include "ctl/finding_list.h"
+#include "ctl/heat_map.h"
+#include "ctl/html.h"
 #include "ctl/text.h"
 #include "model/intervention.h"
 
@@ -15,55 +21,51 @@ namespace {
 using model::Severity;
 using model::Signal;
 
-constexpr char kStyle[] = R"(
-:root{--bg:#fbfbf9;--card:#fff;--ink:#1d2129;--soft:#667085;--rule:#e4e4de;--line:#2563a8;--fill:#2563a833;
---info:#3b82c4;--warning:#c98a00;--critical:#c2362b}
-@media(prefers-color-scheme:dark){:root{--bg:#14171c;--card:#1b1f26;--ink:#e6e8ec;--soft:#98a2b3;--rule:#2d333d;
---line:#7ab3ef;--fill:#7ab3ef33;--info:#6aaef0;--warning:#e5b23c;--critical:#ef6b5f}}
-*{box-sizing:border-box}
-body{margin:0;background:var(--bg);color:var(--ink);font:15px/1.5 system-ui,sans-serif}
-main{max-width:1000px;margin:0 auto;padding:24px 16px 64px}
-h1{font-size:24px;margin:0 0 4px}h2{font-size:19px;margin:0;overflow-wrap:anywhere}h3{font-size:14px;margin:20px 0 4px}
-p{margin:4px 0}.soft,.label,.legend{color:var(--soft)}
-section{background:var(--card);border:1px solid var(--rule);border-radius:10px;padding:18px 20px;margin:20px 0}
-table{border-collapse:collapse;width:100%;font-size:14px;margin:8px 0}
-th{font-weight:600;color:var(--soft)}th,td{text-align:left;padding:5px 10px 5px 0;vertical-align:top;
-border-bottom:1px solid var(--rule)}td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}
-.wide{overflow-x:auto}a{color:var(--line)}
-.tag{display:inline-block;padding:0 8px;border-radius:9px;color:#fff;font-size:12px;line-height:18px}
-.tag.info{background:var(--info)}.tag.warning{background:var(--warning)}.tag.critical{background:var(--critical)}
-.tag.good{background:#3a8f5c}
-svg{display:block;width:100%;height:auto}
-.grid{stroke:var(--rule);fill:none}.label{font-size:11px;fill:var(--soft)}
-.line{stroke:var(--line);stroke-width:1.2;stroke-linejoin:round;fill:var(--fill)}
-.nonfinite{stroke:var(--critical);stroke-width:1.5}.band{opacity:.22}
-.band.info{fill:var(--info)}.band.warning{fill:var(--warning)}.band.critical{fill:var(--critical)}
-.hot{fill:var(--critical)}.legend{font-size:12px;margin:0}
-.ramp{display:inline-block;width:120px;height:10px;border-radius:2px;vertical-align:middle}
-@media print{section{break-inside:avoid-page}}
-)";
+constexpr int kTall = 220, kMiddle = 160, kSmall = 120;
+constexpr size_t kRunsOpen = 4;  // Of more runs only those with something wrong are unfolded.
 
-// Viridis at 16 even places (Smith and van der Walt): even to the eye and for the colour-blind.
-constexpr std::array<const char*, kShades> kRamp = {
-    "#440154", "#481a6c", "#472f7d", "#414487", "#39568c", "#31688e", "#2a788e", "#23888e",
-    "#1f988b", "#22a884", "#35b779", "#54c568", "#7ad151", "#a5db36", "#d2e21b", "#fde725"};
+// What a person is told of a signal beside its name.
+struct SignalWords {
+  Signal signal;
+  std::string_view words;
+  ScaleKind scale = ScaleKind::kByRange;
+};
+constexpr std::array kWords = {
+    SignalWords{Signal::kLoss, "nats per token"},
+    SignalWords{Signal::kGradNorm, "before clipping", ScaleKind::kLogarithmic},
+    SignalWords{Signal::kEmbeddingGradNorm, "", ScaleKind::kLogarithmic},
+    SignalWords{Signal::kOutputGradNorm, "", ScaleKind::kLogarithmic},
+    SignalWords{Signal::kLearningRate, "", ScaleKind::kLinear},
+    SignalWords{Signal::kOutputLogitAbsmax, "largest entry"},
+    SignalWords{Signal::kLogZ, "mean log partition of the output softmax", ScaleKind::kLinear},
+    SignalWords{Signal::kLossScale, "of fp16", ScaleKind::kLogarithmic},
+    SignalWords{Signal::kSpikeScoreLoss, "percent", ScaleKind::kLinear},
+    SignalWords{Signal::kSpikeScoreGradNorm, "percent", ScaleKind::kLinear},
+    SignalWords{Signal::kLayerGradNorm, "", ScaleKind::kLogarithmic},
+    SignalWords{Signal::kHiddenMs, "mean square of the residual stream"},
+    SignalWords{Signal::kHiddenAbsmax, "entries of the residual stream"},
+    SignalWords{Signal::kAttnOutMs, "mean square that attention adds"},
+    SignalWords{Signal::kMlpOutMs, "mean square that the MLP adds"},
+    SignalWords{Signal::kLnInputMs, "mean square before the closing norm"},
+    SignalWords{Signal::kAttnLogitMax, "softmax input"},
+    SignalWords{Signal::kCrossAttnLogitMax, "softmax input"},
+    SignalWords{Signal::kAttnEntropy, "nats, mean of the rows"},
+    SignalWords{Signal::kNonfinite, "entries of a layer's output", ScaleKind::kLinear},
+};
 
-std::string ShadeStyle() {
-  std::string out, ramp;
-  for (size_t i = 0; i < kRamp.size(); ++i) {
-    out += ".h" + std::to_string(i) + "{fill:" + kRamp[i] + "}";
-    ramp += std::string(",") + kRamp[i];
-  }
-  return out + ".ramp{background:linear-gradient(90deg" + ramp + ")}";
+const SignalWords& WordsOf(Signal signal) {
+  static constexpr SignalWords kNone{Signal::kNone, ""};
+  const auto* found = std::ranges::find(kWords, signal, &SignalWords::signal);
+  return found == kWords.end() ? kNone : *found;
 }
 
 std::string Tag(const std::string& word) { return "<span class=\"tag " + word + "\">" + word + "</span>"; }
 
-// The worst of a run's findings; "good": none above info.
-std::string Worst(const Replayed& run) {
+// The worst of a run's findings; "ok": none above info.
+std::string Standing(const Replayed& run) {
   Severity worst = Severity::kInfo;
   for (const RuledFinding& each : run.findings) worst = std::max(worst, each.finding.severity);
-  return worst == Severity::kInfo ? "good" : model::Token(worst);
+  return worst == Severity::kInfo ? "ok" : model::Token(worst);
 }
 
 size_t CountOf(const Replayed& run, Severity severity) {
@@ -71,115 +73,189 @@ size_t CountOf(const Replayed& run, Severity severity) {
       run.findings, [severity](const RuledFinding& each) { return each.finding.severity == severity; }));
 }
 
-std::string Overview(std::span<const Replayed> runs) {
-  std::string out =
-      "<div class=\"wide\"><table><tr><th>run</th><th></th><th class=\"n\">steps</th><th class=\"n\">critical</th>"
-      "<th class=\"n\">warnings</th><th class=\"n\">info</th></tr>";
-  for (size_t i = 0; i < runs.size(); ++i) {
-    const Replayed& run = runs[i];
-    out += "<tr><td><a href=\"#run" + std::to_string(i) + "\">" + Html(run.run) + "</a></td><td>" + Tag(Worst(run)) +
-           "</td><td class=\"n\">" + std::to_string(run.steps) + "</td>";
+// A run as the parts of its section need it.
+struct Told {
+  const Replayed& run;
+  std::string id;  // Begins the ids of its section.
+  StepAxis steps;
+  std::vector<NumberedFinding> findings;
+
+  Told(const Replayed& the_run, size_t index)
+      : run(the_run), id("r" + std::to_string(index)), steps(run.first_step, run.last_step),
+        findings(NumberedFindings(run, id)) {}
+};
+
+std::string Overview(std::span<const Told> runs) {
+  std::string out = "<section><table class=\"runs\"><thead><tr><th>run</th><th></th><th>loss</th><th class=\"n\">steps"
+                    "</th><th class=\"n\">critical</th><th class=\"n\">warning</th><th class=\"n\">info</th></tr>"
+                    "</thead><tbody>";
+  for (const Told& told : runs) {
+    const Replayed& run = told.run;
+    out += "<tr><td><a href=\"#" + told.id + "\">" + Html(run.run) + "</a></td><td>" + Tag(Standing(run)) + "</td><td>";
+    const auto loss = run.curves.find(Signal::kLoss);
+    if (loss != run.curves.end()) out += CurveGlyph(loss->second, told.steps);
+    out += "</td><td class=\"n\">" + std::to_string(run.steps) + "</td>";
     for (const Severity each : {Severity::kCritical, Severity::kWarning, Severity::kInfo})
       out += "<td class=\"n\">" + std::to_string(CountOf(run, each)) + "</td>";
     out += "</tr>";
   }
-  return out + "</table></div>";
+  return out + "</tbody></table></section>";
 }
 
-std::string PlaceOf(const model::Finding& finding) {
-  std::string out(model::SignalName(finding.signal));
-  if (finding.layer) out += " layer " + std::to_string(*finding.layer);
-  if (finding.head) out += " head " + std::to_string(*finding.head);
-  if (finding.rank) out += " rank " + std::to_string(*finding.rank);
-  return out;
-}
-
-std::string FindingRow(const RuledFinding& each) {
-  const model::Finding& finding = each.finding;
-  std::string steps = std::to_string(finding.step_begin);
-  if (!finding.step_end) steps += " to the end";
-  else if (*finding.step_end != finding.step_begin) steps += " to " + std::to_string(*finding.step_end);
-  std::string out = "<tr><td>" + Tag(model::Token(finding.severity)) + "</td><td>" + Html(finding.detector);
-  if (each.rules != "gyrostat") out += "<br><span class=\"soft\">" + Html(each.rules) + "</span>";
-  out += "</td><td>" + Html(PlaceOf(finding)) + "</td><td class=\"n\">" + steps + "</td><td>" + Html(finding.message);
-  if (finding.healed && *finding.healed) out += " <span class=\"soft\">Healed.</span>";
-  if (finding.recommend) out += " <strong>Recommended: " + std::string(model::Token(*finding.recommend)) + ".</strong>";
-  return out + "</td></tr>";
-}
-
-std::string Findings(const Replayed& run) {
-  if (run.findings.empty()) return "<p>No findings.</p>";
-  std::vector<RuledFinding> sorted = run.findings;
-  std::ranges::stable_sort(sorted, [](const RuledFinding& a, const RuledFinding& b) {
-    return std::pair(b.finding.severity, a.finding.step_begin) < std::pair(a.finding.severity, b.finding.step_begin);
-  });
-  std::string out =
-      "<div class=\"wide\"><table><tr><th></th><th>detector</th><th>where</th><th "
-      "class=\"n\">steps</th><th>what</th></tr>";
-  for (const RuledFinding& each : sorted) out += FindingRow(each);
-  return out + "</table></div>";
-}
-
-// What is said about a spike score belongs to the curve that it scores.
-Signal Drawn(Signal signal) {
-  if (signal == Signal::kSpikeScoreLoss) return Signal::kLoss;
-  return signal == Signal::kSpikeScoreGradNorm ? Signal::kGradNorm : signal;
-}
-
-std::string Curves(const Replayed& run) {
-  std::string out;
-  for (const auto& [signal, curve] : run.curves) {
-    std::vector<RuledFinding> about;
-    for (const RuledFinding& each : run.findings)
-      if (Drawn(each.finding.signal) == signal) about.push_back(each);
-    const bool array = model::IsArray(signal);
-    const std::string name = std::string(model::SignalName(signal)) + (array ? ", the largest" : "");
-    out += "<h3>" + Html(name) + "</h3>" + CurveSvg(name, curve, about, run.first_step, run.last_step);
-    const auto map = run.layers.find(signal);
-    if (map != run.layers.end() && map->second.layers() > 1) {
-      const std::string by_layer = std::string(model::SignalName(signal)) + " by layer";
-      out += "<h3>" + Html(by_layer) + "</h3>" + LayerMapSvg(by_layer, map->second);
-    }
+// What the findings come down to: the worst one, what came before it, whether it is over.
+std::string Verdict(const Told& told) {
+  const auto above_info = [](const NumberedFinding& each) {
+    return each.ruled->finding.severity > Severity::kInfo;
+  };
+  const auto end = std::ranges::partition_point(told.findings, above_info);
+  const std::span<const NumberedFinding> serious(told.findings.begin(), end);
+  std::string out = "<div class=\"verdict " + Standing(told.run) + "\">";
+  if (serious.empty()) {
+    const size_t info = told.findings.size();
+    return out + "<p class=\"headline\">No alarm.</p><p>" +
+           (info == 0 ? "There are no findings." : Html(Count(info, "finding") + ", for information only.")) +
+           "</p></div>";
   }
-  return out;
+  const model::Finding& worst = serious.front().ruled->finding;
+  const model::Finding& first = std::ranges::min_element(serious, {}, [](const NumberedFinding& each) {
+                                  return each.ruled->finding.step_begin;
+                                })->ruled->finding;
+  out += "<p class=\"headline\">" + Html(worst.message) + "</p><dl>";
+  const auto line = [&out](const char* name, const std::string& text) {
+    out += "<div><dt>" + std::string(name) + "</dt><dd>" + Html(text) + "</dd></div>";
+  };
+  line("Where first", PlaceOf(first) + ", step " + std::to_string(first.step_begin) + " (" + first.detector + ")");
+  if (first.step_begin < worst.step_begin) line("Worst since", "step " + std::to_string(worst.step_begin));
+  const bool open = std::ranges::any_of(serious, [](const NumberedFinding& each) {
+    return !each.ruled->finding.step_end;
+  });
+  line("Now", open ? "open when the log ends" : "over");
+  if (worst.recommend) line("What now", model::Token(*worst.recommend));
+  return out + "</dl></div>";
 }
 
 std::string Facts(const Replayed& run) {
-  std::string out = Count(run.steps, "step") + ", " + std::to_string(run.first_step) + " to " +
-                    std::to_string(run.last_step);
-  if (run.attempts > 1) out += ", " + Count(run.attempts, "attempt");
-  if (run.spike_score_loss) out += "; spike score of the loss " + Number(*run.spike_score_loss) + " %";
-  if (run.spike_score_grad_norm) out += "; of the gradient norm " + Number(*run.spike_score_grad_norm) + " %";
-  return "<p class=\"soft\">" + Html(out) + "<br>" + Html(run.file) + " (" + logs::Token(run.format) + ")</p>";
+  std::string out = "<dl class=\"facts\">";
+  const auto fact = [&out](const char* name, const std::string& value) {
+    out += "<div><dt>" + std::string(name) + "</dt><dd>" + Html(value) + "</dd></div>";
+  };
+  fact("steps", std::to_string(run.steps) + ", " + std::to_string(run.first_step) + " to " +
+                    std::to_string(run.last_step));
+  if (run.attempts > 1) fact("attempts", std::to_string(run.attempts));
+  const auto loss = run.curves.find(Signal::kLoss);
+  if (loss != run.curves.end())
+    fact("loss, first to last", ShortNumber(loss->second.first_value()) + " to " +
+                                    ShortNumber(loss->second.last_value()));
+  if (run.spike_score_loss) fact("spike score of the loss", ShortNumber(*run.spike_score_loss) + " %");
+  if (run.spike_score_grad_norm)
+    fact("spike score of the gradient norm", ShortNumber(*run.spike_score_grad_norm) + " %");
+  std::string spec = run.spec.preset;
+  const auto add = [&spec](const std::string& part) { spec += (spec.empty() ? "" : ", ") + part; };
+  if (run.spec.layers > 0) add(Count(run.spec.layers, "layer"));
+  if (run.spec.heads > 1) add(Count(run.spec.heads, "head"));
+  const std::string placement = model::Token(run.spec.norm_placement);
+  if (!placement.empty()) add(placement + " norm");
+  if (!spec.empty()) fact("model", spec);
+  fact("log", run.file + " (" + logs::Token(run.format) + ")");
+  return out + "</dl>";
+}
+
+std::string SignalFigures(const Told& told, Signal signal, int height) {
+  const Curve& curve = told.run.curves.at(signal);
+  const SignalWords& words = WordsOf(signal);
+  const std::string name(model::SignalName(signal));
+  std::vector<NumberedFinding> bands, pins;
+  for (const NumberedFinding& each : told.findings) {
+    const bool about = each.drawn == signal;
+    if (about) bands.push_back(each);
+    // The loss is what everyone looks at: all that went wrong is marked there.
+    if (about || (signal == Signal::kLoss && each.ruled->finding.severity > Severity::kInfo)) pins.push_back(each);
+  }
+  const bool array = model::IsArray(signal);
+  const std::string worst = WorstOf(signal) == Worst::kHighest ? "highest" : "lowest";
+  CurveLook look{FigureId(told.id, signal), name, std::string(words.words), words.scale, height};
+  const auto heads = told.run.heads.find(signal);
+  const bool with_heads = heads != told.run.heads.end();
+  if (array) look.about += (look.about.empty() ? "" : ", ") + worst + " of all " + (with_heads ? "heads" : "layers");
+  std::string out = "<div class=\"signal\">" + CurveFigure(look, curve, told.steps, bands, pins);
+  const std::string row = signal == Signal::kHiddenMs || signal == Signal::kHiddenAbsmax ? "boundary" : "layer";
+  const auto map = told.run.layers.find(signal);
+  if (map != told.run.layers.end() && map->second.layers() > 1)
+    out += LayerMapFigure({look.id + "-by-layer", name + " by " + row, with_heads ? worst + " head of each layer" : "",
+                           row}, map->second, told.steps);
+  if (with_heads)
+    out += HeadMapFigure({look.id + "-by-head", name + " by head", worst + " of the whole run", row}, heads->second);
+  return out + "</div>";
+}
+
+constexpr std::array kFirst = {Signal::kLoss, Signal::kGradNorm};
+
+std::string FirstFigures(const Told& told) {
+  std::string out;
+  for (const Signal each : kFirst)
+    if (told.run.curves.contains(each)) out += SignalFigures(told, each, each == Signal::kLoss ? kTall : kMiddle);
+  return out;
+}
+
+std::string OtherFigures(const Told& told) {
+  std::string out;
+  for (const auto& [signal, curve] : told.run.curves)
+    if (std::ranges::find(kFirst, signal) == kFirst.end()) out += SignalFigures(told, signal, kSmall);
+  return out.empty() ? "" : "<h3>Other signals</h3><div class=\"pair\">" + out + "</div>";
 }
 
 std::string Notes(const Replayed& run) {
   std::string out;
   if (run.losses.skipped_rows > 0)
-    out += "<p class=\"soft\">" + Count(run.losses.skipped_rows, "row") + " skipped.</p>";
+    out += "<p class=\"soft\">" + Count(run.losses.skipped_rows, "row") + " of the log skipped.</p>";
   for (const std::string& each : run.losses.warnings) out += "<p class=\"soft\">Note: " + Html(each) + ".</p>";
   return out;
+}
+
+std::string Section(const Told& told, bool folded) {
+  std::string out = "<section class=\"run\" id=\"" + told.id + "\">";
+  const std::string heading = "<h2>" + Html(told.run.run) + " " + Tag(Standing(told.run)) + "</h2>";
+  out += folded ? "<details><summary>" + heading + "</summary>" : heading;
+  out += Verdict(told) + Facts(told.run) + FirstFigures(told) + "<h3>Findings</h3>" +
+         FindingRows(told.findings, told.steps) + OtherFigures(told) + Notes(told.run);
+  return out + (folded ? "</details></section>\n" : "</section>\n");
+}
+
+std::string Head(const std::string& title) {
+  // Nothing may be fetched from anywhere, and no script may run but the page's own.
+  const std::string policy = "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; style-src '" +
+                             std::string(kReportCss.csp_hash) + "'; script-src '" +
+                             std::string(kReportJs.csp_hash) + "'";
+  return "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+         "<meta http-equiv=\"Content-Security-Policy\" content=\"" + policy + "\">"
+         "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">"
+         "<meta name=\"color-scheme\" content=\"light dark\"><meta name=\"referrer\" content=\"no-referrer\">"
+         "<link rel=\"icon\" href=\"data:,\"><title>" + Html(title) + "</title><style>" +
+         std::string(kReportCss.bytes) + "</style></head>";
 }
 
 }  // namespace
 
 std::string HtmlReport(std::span<const Replayed> runs) {
-  std::string out =
-      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
-      "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">"
-      "<meta name=\"color-scheme\" content=\"light dark\"><title>gyrostat replay</title><style>";
-  out += kStyle + ShadeStyle() + "</style></head><body><main><h1>gyrostat replay</h1>";
-  out += "<p class=\"soft\">" + Count(runs.size(), "run") +
-         ". Marks at the top of a curve are values that are not finite; its bands are findings:";
-  for (const char* each : {"critical", "warning", "info"}) out += " " + Tag(each);
-  out += "</p>";
-  if (runs.size() > 1) out += Overview(runs);
+  std::vector<Told> all;
+  all.reserve(runs.size());
+  size_t wrong = 0;
   for (size_t i = 0; i < runs.size(); ++i) {
-    out += "<section id=\"run" + std::to_string(i) + "\"><h2>" + Html(runs[i].run) + " ";
-    out += Tag(Worst(runs[i])) + "</h2>";
-    out += Facts(runs[i]) + Findings(runs[i]) + Curves(runs[i]) + Notes(runs[i]) + "</section>\n";
+    all.emplace_back(runs[i], i);
+    if (Standing(runs[i]) != "ok") ++wrong;
   }
-  return out + "</main></body></html>\n";
+  const std::string title = runs.size() == 1 ? runs[0].run : Count(runs.size(), "run");
+  std::string out = Head("gyrostat: " + title);
+  out += "<body><svg width=\"0\" height=\"0\" class=\"definitions\" aria-hidden=\"true\"><defs>" + PinDefinitions() +
+         RampDefinition() + "</defs></svg><main><header><p class=\"soft\">gyrostat replay</p>";
+  if (runs.size() != 1)
+    out += "<h1>" + Count(runs.size(), "run") + ", " + (wrong == 0 ? "none" : std::to_string(wrong)) +
+           " with alarms</h1>";
+  out += "</header>";
+  if (runs.size() > 1) out += Overview(all);
+  for (const Told& told : all)
+    out += Section(told, runs.size() > kRunsOpen && Standing(told.run) == "ok");
+  return out + "</main><script>" + std::string(kReportJs.bytes) + "</script></body></html>\n";
 }
 
 }  // namespace gyrostat::ctl

@@ -121,17 +121,26 @@ void Replay::Picture(const model::Report& report, Run* run) {
       run->told.curves[info.signal].Add(report.step, report.Scalar(info.signal));
       continue;
     }
+    if (info.shape == model::Shape::kRankDigest) continue;  // Five quantities side by side: no picture of their own.
     const std::span<const float> values = report.Array(info.signal);
+    const Worst worst = WorstOf(info.signal);
     float most = model::kAbsent;
-    for (const float value : values) most = std::isfinite(most) && !(value <= most) ? value : most;
+    for (const float value : values) {
+      if (!std::isfinite(most)) break;  // As it was measured: NaN and infinities stay apart.
+      most = std::isfinite(value) ? Worse(worst, most, value) : value;
+    }
     if (model::IsAbsent(static_cast<double>(most))) continue;
     run->told.curves[info.signal].Add(report.step, static_cast<double>(most));
     size_t layers = run->told.spec.layers;
     if (info.shape == model::Shape::kBoundary || info.shape == model::Shape::kLayer || layers == 0)
       layers = values.size();
-    run->told.layers[info.signal].Add(report.step, values, layers);
+    run->told.layers.try_emplace(info.signal, worst).first->second.Add(report.step, values, layers);
+    if (values.size() > layers)
+      run->told.heads.try_emplace(info.signal, worst).first->second.Add(report.step, values, layers);
   }
 }
+
+Worst WorstOf(Signal signal) { return signal == Signal::kAttnEntropy ? Worst::kLowest : Worst::kHighest; }
 
 std::vector<Replayed> Replay::Take(const std::string& file, const logs::ReadOutcome& outcome) {
   std::vector<Replayed> all;

@@ -61,7 +61,8 @@ class File:
 
     @property
     def is_code(self):
-        return self.is_cxx or self.is_python or self.is_shell or self.is_cmake or self.suffix == ".proto"
+        other = self.suffix in (".proto", ".css", ".js")
+        return self.is_cxx or self.is_python or self.is_shell or self.is_cmake or other
 
     def code_lines(self):
         """(number, line) without comments and string contents: C++ and CMake; other files come as they are."""

@@ -31,6 +31,10 @@ TEST(Curve, LosesNoExtremeHoweverLongItGets) {
   EXPECT_EQ(high, 1000);
   EXPECT_EQ(values, 100000u);
   EXPECT_EQ(nonfinite, 1u);
+  for (const Curve::Bucket& each : curve.buckets()) {
+    EXPECT_EQ(each.low == -5, each.low_at == 33333);
+    EXPECT_EQ(each.high == 1000, each.high_at == 77777);
+  }
 }
 
 TEST(Curve, ABucketWithANonFiniteValueShowsIt) {
@@ -46,7 +50,7 @@ TEST(Curve, ABucketWithANonFiniteValueShowsIt) {
 }
 
 TEST(LayerMap, KeepsTheLargestHeadOfEachLayer) {
-  LayerMap map(8);
+  LayerMap map(Worst::kHighest, 8);
   for (int step = 0; step < 100; ++step) {
     const float spike = step == 61 ? 50.0f : 1.0f;
     const float values[] = {1, 2, spike, model::kAbsent};
@@ -71,6 +75,50 @@ TEST(LayerMap, NanShowsAndOtherShapesAreLeftOut) {
   EXPECT_EQ(map.columns(), 2u);
   EXPECT_TRUE(std::isnan(map.At(0, 1)));
   EXPECT_EQ(map.At(1, 0), model::kAbsent);
+}
+
+TEST(LayerMap, OfEntropiesTheLowestCounts) {
+  LayerMap map(Worst::kLowest, 4);
+  for (int step = 0; step < 64; ++step) {
+    const float values[] = {3, step == 9 ? 0.01f : 2.0f, model::kAbsent, 4};
+    map.Add(step, values, 2);
+  }
+  float least = 9;
+  for (size_t c = 0; c < map.columns(); ++c) {
+    least = std::min(least, map.At(c, 0));
+    EXPECT_EQ(map.At(c, 1), 4);
+  }
+  EXPECT_EQ(least, 0.01f);
+}
+
+TEST(HeadMap, KeepsTheWorstOfEachHeadAndItsStep) {
+  HeadMap map;
+  for (int step = 0; step < 100; ++step) {
+    const float values[] = {step == 61 ? 50.0f : 1.0f, 2, step >= 70 ? INFINITY : 3.0f, model::kAbsent};
+    map.Add(step, values, 2);
+  }
+  EXPECT_EQ(map.layers(), 2u);
+  EXPECT_EQ(map.heads(), 2u);
+  EXPECT_EQ(map.At(0, 0).value, 50);
+  EXPECT_EQ(map.At(0, 0).step, 61);
+  EXPECT_EQ(map.At(0, 1).step, 0) << "the first of equals";
+  EXPECT_TRUE(std::isnan(map.At(1, 0).value));
+  EXPECT_EQ(map.At(1, 0).step, 70) << "since then";
+  EXPECT_EQ(map.At(1, 1).value, model::kAbsent);
+  const float other[] = {9, 9, 9, 9, 9, 9};
+  map.Add(100, other, 2);
+  EXPECT_EQ(map.At(0, 0).value, 50) << "another shape is another model";
+}
+
+TEST(Precedes, IsAStrictOrderWithNanFirstAndAbsentLast) {
+  const float nan = NAN;
+  EXPECT_TRUE(Precedes(Worst::kHighest, 2, 1));
+  EXPECT_FALSE(Precedes(Worst::kHighest, 2, 2));
+  EXPECT_TRUE(Precedes(Worst::kLowest, 1, 2));
+  EXPECT_TRUE(Precedes(Worst::kLowest, nan, 2));
+  EXPECT_FALSE(Precedes(Worst::kHighest, nan, nan));
+  EXPECT_TRUE(Precedes(Worst::kLowest, 1, model::kAbsent));
+  EXPECT_FALSE(Precedes(Worst::kLowest, model::kAbsent, 1));
 }
 
 }  // namespace

@@ -154,10 +154,12 @@ TEST_F(ReplayCommand, ThePageStandsAlone) {
   EXPECT_EQ(Run(), kDone) << err.str();
   std::ifstream in(request.html, std::ios::binary);
   const std::string page(std::istreambuf_iterator<char>(in), {});
-  for (const char* outside : {"http:", "https:", "<script", "src=", "@import", "url("})
+  for (const char* outside : {"http:", "https:", "src=\"/", "@import", "url(h", "url(/"})
     EXPECT_EQ(page.find(outside), std::string::npos) << outside;
-  for (const char* wanted : {"prefers-color-scheme:dark", "&lt;b&gt;&amp;", "<h3>loss</h3>", "attn_logit_max by layer",
-                             "class=\"band", "class=\"nonfinite\""})
+  EXPECT_EQ(page.find("<script>"), page.rfind("<script>")) << "its own, and no name's";
+  for (const char* wanted : {"default-src 'none'", "prefers-color-scheme: dark", "&lt;b&gt;&amp;", "<b>loss</b>",
+                             "attn_logit_max by layer", "attn_logit_max by head", "class=\"band", "class=\"pin",
+                             "class=\"nonfinite\"", "data:image/bmp;base64,Qk"})
     EXPECT_NE(page.find(wanted), std::string::npos) << wanted;
   EXPECT_EQ(page.find("nan\""), std::string::npos) << "no coordinate may be NaN";
   request.html = temp.File("no/such/folder.html");
