@@ -87,7 +87,7 @@ TEST(Config, SaysAllThatIsWrongWithABadFile) {
     for (const std::string& line : Lines(text))
       if (line.rfind("# error: ", 0) == 0)
         expected.push_back(name + ":" + (std::isdigit(line[9]) != 0 ? "" : " ") + line.substr(9));
-    EXPECT_THAT(expected, testing::Not(IsEmpty())) << name << " says nothing of what is wrong with it";
+    EXPECT_THAT(expected, ::testing::Not(IsEmpty())) << name << " says nothing of what is wrong with it";
     const auto config = Parse(text, name);
     ASSERT_FALSE(config.ok()) << name << " was accepted";
     EXPECT_EQ(config.status().code(), absl::StatusCode::kInvalidArgument);
@@ -122,7 +122,7 @@ TEST(Config, TellsAPageOfMistakesAndCountsTheRest) {
 }
 
 TEST(Config, SaysWhyAFileCannotBeRead) {
-  const fs::path dir = fs::path(testing::TempDir()) / ("config_test." + std::to_string(getpid()));
+  const fs::path dir = fs::path(::testing::TempDir()) / ("config_test." + std::to_string(getpid()));
   fs::create_directories(dir);
   EXPECT_EQ(LoadFile(dir / "none.yaml").status().message(),
             (dir / "none.yaml").string() + ": cannot be read: No such file or directory");
