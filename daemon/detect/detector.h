@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -37,6 +38,10 @@ class Detector {
 
   // Ends what is open if that follows from the break; baselines start again.
   virtual void OnBreak(Break kind, model::Step step, std::vector<model::Finding>* out) = 0;
+
+  // Steps until what it guards against happens, at the soonest, as the newest reports go; +Inf where it comes no
+  // nearer. Nothing where that is not known, or no question for this model. For people who look before a finding.
+  virtual std::optional<double> StepsLeft() const { return std::nullopt; }
 
   virtual void Save(base::ByteWriter* out) const = 0;
   // False on foreign bytes; the detector is then as new.

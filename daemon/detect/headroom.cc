@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "detect/scan.h"
 
@@ -153,6 +154,13 @@ void Headroom::OnBreak(Break kind, model::Step step, std::vector<model::Finding>
   state_.overflow.Break(EndedBy(kind, step), out);
   state_.swamped.Break(EndedBy(kind, step), out);
   state_.critical_run = state_.high_run = 0;
+}
+
+std::optional<double> Headroom::StepsLeft() const {
+  if (!(range_ > 0) || state_.steps.size() < kFitMin) return std::nullopt;
+  const std::optional<stats::GrowthFit> fit = stats::FitGrowth(state_.steps, state_.logs);
+  if (!fit || !fit->Rising()) return std::numeric_limits<double>::infinity();
+  return fit->StepsToAtSoonest(range_).value_or(std::numeric_limits<double>::infinity());
 }
 
 void Headroom::Save(base::ByteWriter* out) const { SaveState(kStateVersion, state_, out); }

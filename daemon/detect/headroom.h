@@ -43,6 +43,7 @@ class Headroom : public Detector {
   std::string_view name() const override { return "headroom"; }
   void Observe(const model::Report& report, std::vector<model::Finding>* out) override;
   void OnBreak(Break kind, model::Step step, std::vector<model::Finding>* out) override;
+  std::optional<double> StepsLeft() const override;
   void Save(base::ByteWriter* out) const override;
   bool Load(base::ByteReader* in) override;
 

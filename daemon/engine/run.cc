@@ -373,6 +373,8 @@ RunState Run::View() const {
   view.open_findings = s.findings.Open();
   view.open_interventions = s.policy.Open();
   view.interventions_pending = s.policy.pending();
+  for (const auto& detector : s.detectors)
+    if (detector->name() == "headroom") view.headroom_steps = detector->StepsLeft().value_or(view.headroom_steps);
   view.reports_total = s.attempts.reports();
   view.reports_dropped_total = s.attempts.dropped();
   view.findings_total = s.findings.Totals();

@@ -43,6 +43,7 @@ struct RunState {
                                                // summed over buckets), +Inf last. NaN is not observed.
   double attn_logit_sum = 0;                   // Of the finite observations.
   double qk_clip_scale_min = 1;  // Smallest exp(-lambda) among heads.
+  double headroom_steps = static_cast<double>(model::kAbsent);  // Until the residual stream overflows, at the soonest.
   std::vector<model::Finding> open_findings;
   std::vector<model::Intervention> open_interventions;
   uint32_t interventions_pending = 0;

@@ -49,6 +49,29 @@ TEST(Headroom, ForecastsTheOverflowOfFp16WithAnInterval) {
   EXPECT_LT(soonest, said);
 }
 
+TEST(Headroom, SaysHowManyStepsAreLeftLongBeforeItSaysAFinding) {
+  Feed feed(Make()());
+  double largest = 20;
+  for (int i = 0; i < 31; ++i) Give(&feed, largest *= 1.02);
+  EXPECT_EQ(feed.detector().StepsLeft(), std::nullopt) << "too few reports";
+  for (int i = 0; i < 40; ++i) Give(&feed, largest *= 1.02);
+  EXPECT_THAT(feed.said, IsEmpty());
+  const double truth = std::log(65504 / largest) / std::log(1.02);
+  ASSERT_TRUE(feed.detector().StepsLeft().has_value());
+  EXPECT_NEAR(*feed.detector().StepsLeft(), truth, 0.02 * truth);
+  Give(&feed, 70000);
+  EXPECT_LT(*feed.detector().StepsLeft(), truth);
+  feed.Break(Break::kNewAttempt);
+  EXPECT_EQ(feed.detector().StepsLeft(), std::nullopt);
+  Give(&feed, 300, 64);
+  EXPECT_EQ(feed.detector().StepsLeft(), std::numeric_limits<double>::infinity());
+  model::ModelSpec bf16 = Half();
+  bf16.compute_dtype = "bf16";
+  Feed other(Make(bf16)());
+  Give(&other, 300, 64);
+  EXPECT_EQ(other.detector().StepsLeft(), std::nullopt) << "its range is never reached";
+}
+
 TEST(Headroom, LevelsCountFromTheThirdReport) {
   Feed feed(Make()());
   Give(&feed, 9000, 2);
