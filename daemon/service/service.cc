@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "base/endpoint.h"
 #include "base/log.h"
 #include "base/mutex.h"
@@ -100,15 +101,28 @@ struct Service::Impl {
     return status;
   }
 
+  web::Reply Heads(const web::Query& query) const {
+    const auto run = query.find("run"), layers = query.find("layers");
+    if (run == query.end() || query.size() != (layers == query.end() ? 1u : 2u))
+      return Text(400, "wanted: /metrics/heads?run=NAME, and perhaps &layers=0-7,12\n");
+    const std::string wanted = layers == query.end() ? "" : layers->second;
+    const absl::StatusOr<std::string> text = metrics.HeadsText(run->second, wanted);
+    if (text.ok()) return {200, telemetry::Metrics::kContentType, *text};
+    return Text(absl::IsNotFound(text.status()) ? 404 : 400, std::string(text.status().message()) + "\n");
+  }
+
   std::map<std::string, web::Route> Routes() {
     std::map<std::string, web::Route> routes;
-    routes["/"] = [this] { return Text(200, FrontPage(version, NotReadyReason(), engine.Runs())); };
-    routes["/healthz"] = [] { return Text(200, "ok\n"); };
-    routes["/readyz"] = [this] {
+    routes["/"] = [this](const web::Query&) { return Text(200, FrontPage(version, NotReadyReason(), engine.Runs())); };
+    routes["/healthz"] = [](const web::Query&) { return Text(200, "ok\n"); };
+    routes["/readyz"] = [this](const web::Query&) {
       const std::string reason = NotReadyReason();
       return reason.empty() ? Text(200, "ready\n") : Text(503, reason + "\n");
     };
-    routes["/metrics"] = [this] { return web::Reply{200, telemetry::Metrics::kContentType, metrics.Text()}; };
+    routes["/metrics"] = [this](const web::Query&) {
+      return web::Reply{200, telemetry::Metrics::kContentType, metrics.Text()};
+    };
+    routes["/metrics/heads"] = [this](const web::Query& query) { return Heads(query); };
     return routes;
   }
 

@@ -9,8 +9,8 @@ namespace gyrostat::telemetry {
 // In order of importance: where a cap cuts, it cuts from the end.
 enum class MetricId {
   kStep, kLoss, kLearningRate, kGradNorm, kLastReportTimestamp, kReports, kReportsDropped, kQkClipScaleMin,
-  kSpikeScorePercent, kFindingActive, kFindings, kInterventions, kInterventionOutcomes, kLogitTop, kLogitTopLayer,
-  kLogitTopHead, kLogit, kLogitMax, kLayerGradNorm, kHiddenRms, kHiddenAbsmax, kEnd,
+  kSpikeScorePercent, kHeadroomSteps, kFindingActive, kFindings, kInterventions, kInterventionOutcomes, kLogitTop,
+  kLogitTopLayer, kLogitTopHead, kLogit, kLogitMax, kLayerGradNorm, kHiddenRms, kHiddenAbsmax, kEnd,
 };
 inline constexpr size_t kMetrics = static_cast<size_t>(MetricId::kEnd);
 
@@ -30,5 +30,10 @@ std::span<const MetricInfo> RunMetrics();
 
 inline constexpr MetricInfo kBuildInfo{MetricId::kEnd, "gyrostat_build_info", MetricType::kGauge, "version",
                                        "Always 1; the labels say what is running."};
+
+// Only on the target for all heads of some layers.
+inline constexpr MetricInfo kHeadLogitMax{MetricId::kEnd, "gyrostat_head_attention_logit_max", MetricType::kGauge,
+                                          "run,layer,head",
+                                          "Largest attention logit of the head; only on /metrics/heads?run=&layers=."};
 
 }  // namespace gyrostat::telemetry

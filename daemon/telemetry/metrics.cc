@@ -4,6 +4,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "absl/status/status.h"
 #include "prometheus/collectable.h"
 #include "prometheus/text_serializer.h"
 #include "telemetry/catalog.h"
@@ -90,6 +91,21 @@ std::string Metrics::Text() const {
   return std::move(text).str();
 }
 
+absl::StatusOr<std::string> Metrics::HeadsText(const std::string& run, const std::string& layers) const {
+  const absl::StatusOr<LayerSet> wanted = LayerSet::Parse(layers);
+  if (!wanted.ok()) return wanted.status();
+  const Runs runs = impl_->ShownRuns();
+  const auto it = std::find_if(runs.begin(), runs.end(), [&run](const auto& each) { return each->run == run; });
+  if (it == runs.end()) return absl::NotFoundError("run: /metrics shows no run of this name");
+  std::vector<prometheus::MetricFamily> families = {Family(kHeadLogitMax.name, kHeadLogitMax.type, kHeadLogitMax.help)};
+  const SeriesCount count = AppendHeads(**it, *wanted, impl_->options.series_total_max, &families.front());
+  impl_->probe->scrapes_total.Add();
+  impl_->probe->series_dropped_total.Add(count.dropped);
+  std::ostringstream text;
+  prometheus::TextSerializer().Serialize(text, families);
+  return std::move(text).str();
+}
+
 std::string ListMetrics(const std::vector<OwnMetric>& own) {
   std::vector<std::string> lines;
   const auto add = [&lines](std::string_view name, MetricType type, std::string_view labels, std::string_view help) {
@@ -98,7 +114,7 @@ std::string ListMetrics(const std::vector<OwnMetric>& own) {
     lines.push_back(std::move(line));
   };
   for (const MetricInfo& info : RunMetrics()) add(info.name, info.type, info.labels, info.help);
-  add(kBuildInfo.name, kBuildInfo.type, kBuildInfo.labels, kBuildInfo.help);
+  for (const MetricInfo& info : {kHeadLogitMax, kBuildInfo}) add(info.name, info.type, info.labels, info.help);
   for (const OwnMetric& metric : own) {
     std::string labels;
     for (const auto& [name, value] : metric.labels) labels.append(labels.empty() ? "" : ",").append(name);

@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "base/probe.h"
 #include "engine/views.h"
@@ -53,6 +54,9 @@ class Metrics {
 
   // Prometheus text format 0.0.4; kContentType names it.
   std::string Text() const;
+  // All heads of some layers of one run, for whoever asks for them (kHeadLogitMax). `layers` as in layer_set.h.
+  // NOT_FOUND: /metrics shows no such run. INVALID_ARGUMENT says what of `layers` is wrong.
+  absl::StatusOr<std::string> HeadsText(const std::string& run, const std::string& layers) const;
   static constexpr char kContentType[] = "text/plain; version=0.0.4; charset=utf-8";
 
  private:

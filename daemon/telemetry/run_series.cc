@@ -121,6 +121,7 @@ void WriteScalars(const engine::RunState& run, RunWriter* out) {
   out->Write(MetricId::kQkClipScaleMin, run.qk_clip_scale_min);
   out->Write(MetricId::kSpikeScorePercent, last.Scalar(Signal::kSpikeScoreLoss), {{"signal", "loss"}});
   out->Write(MetricId::kSpikeScorePercent, last.Scalar(Signal::kSpikeScoreGradNorm), {{"signal", "grad_norm"}});
+  out->Write(MetricId::kHeadroomSteps, run.headroom_steps);
 }
 
 void WriteCounts(const engine::RunState& run, std::span<const std::string> detectors, RunWriter* out) {
@@ -166,12 +167,19 @@ void WriteWorstHeads(const engine::RunState& run, RunWriter* out) {
   }
 }
 
-// The largest of each layer's heads. Nothing where the spec does not say how the values divide into layers.
+// How many attention logits belong to a layer; 0 where the spec does not say how the values divide into layers.
+size_t HeadsOfALayer(const engine::RunState& run) {
+  const size_t values = run.last.Array(Signal::kAttnLogitMax).size();
+  size_t heads = run.spec.heads;
+  if (heads == 0 && run.spec.layers > 0) heads = values / run.spec.layers;
+  return heads != 0 && values % heads == 0 ? heads : 0;
+}
+
+// The largest of each layer's heads.
 void WriteLogitMax(const engine::RunState& run, RunWriter* out) {
   const std::span<const float> values = run.last.Array(Signal::kAttnLogitMax);
-  size_t heads = run.spec.heads;
-  if (heads == 0 && run.spec.layers > 0) heads = values.size() / run.spec.layers;
-  if (heads == 0 || values.size() % heads != 0) return;
+  const size_t heads = HeadsOfALayer(run);
+  if (heads == 0) return;
   for (size_t layer = 0; layer < values.size() / heads; ++layer) {
     float max = model::kAbsent;  // Below every measured value.
     for (const float value : values.subspan(layer * heads, heads))
@@ -243,6 +251,26 @@ SeriesCount AppendRun(const engine::RunState& run, std::span<const std::string> 
   WriteSite(run, Signal::kLnInputMs, "ln_input", &out);
   WriteStream(MetricId::kHiddenAbsmax, run, Signal::kHiddenAbsmax, Same, &out);
   return out.count();
+}
+
+SeriesCount AppendHeads(const engine::RunState& run, const LayerSet& layers, uint32_t budget,
+                        prometheus::MetricFamily* family) {
+  SeriesCount count;
+  const std::span<const float> values = run.last.Array(Signal::kAttnLogitMax);
+  const size_t heads = HeadsOfALayer(run);
+  for (size_t i = 0; heads != 0 && i < values.size(); ++i) {
+    const size_t layer = i / heads;
+    if (!layers.Holds(layer) || model::IsAbsent(values[i])) continue;
+    if (count.taken == budget) {
+      ++count.dropped;
+      continue;
+    }
+    ++count.taken;
+    ClientMetric& sample = family->metric.emplace_back();
+    sample.label = {{"run", run.run}, {"layer", std::to_string(layer)}, {"head", std::to_string(i % heads)}};
+    sample.gauge.value = values[i];
+  }
+  return count;
 }
 
 }  // namespace gyrostat::telemetry

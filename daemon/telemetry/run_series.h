@@ -9,6 +9,7 @@
 #include "engine/views.h"
 #include "prometheus/metric_family.h"
 #include "telemetry/catalog.h"
+#include "telemetry/layer_set.h"
 
 namespace gyrostat::telemetry {
 
@@ -20,6 +21,10 @@ struct SeriesCount {
 // values make no series; NaN and infinities are samples. Returns how many series were taken and how many did not fit.
 SeriesCount AppendRun(const engine::RunState& run, std::span<const std::string> detectors, uint32_t budget,
                       std::vector<prometheus::MetricFamily>* families);
+
+// Every head of the layers, by layer and head, at most `budget` series.
+SeriesCount AppendHeads(const engine::RunState& run, const LayerSet& layers, uint32_t budget,
+                        prometheus::MetricFamily* family);
 
 // Empty families for RunMetrics(), in order.
 std::vector<prometheus::MetricFamily> RunFamilies();

@@ -68,7 +68,7 @@ struct Server::Impl final : public httplib::Server {
       return Text(404, "not found; there are:" + known + "\n");
     }
     if (request.method != "GET" && request.method != "HEAD") return Text(405, "only GET and HEAD\n");
-    return route->second();
+    return route->second(request.params);
   }
 
   void Answer(const httplib::Request& request, httplib::Response* response) {

@@ -31,8 +31,11 @@ struct Reply {
   std::string body;
 };
 
+// What follows the question mark, decoded; a name may come more than once.
+using Query = std::multimap<std::string, std::string>;
+
 // Answers GET and HEAD of one target. Called on any of the server's threads, several at a time.
-using Route = std::function<Reply()>;
+using Route = std::function<Reply(const Query&)>;
 
 // Thread-safe.
 class Server {

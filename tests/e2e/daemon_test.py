@@ -1,5 +1,6 @@
 """gyrostatd from the outside: command line, life, probes, metrics, reload, strangers, a disk that takes no more."""
 import json
+import math
 import os
 import re
 import resource
@@ -184,6 +185,35 @@ def test_metrics_are_well_formed_and_all_in_the_list(tmp_path):
     assert samples(text)['gyrostat_findings_total{run="load-0",detector="loss_spike",severity="critical"}'] == 0
     assert sum(value for series, value in samples(text).items()
                if series.startswith('gyrostat_findings_total{run="load-1",detector="loss_spike"')) >= 1
+
+
+def test_all_heads_are_there_for_who_asks(tmp_path):
+    with Daemon(tmp_path) as daemon:
+        load(daemon, "--run", "r", "--steps", 3, "--layers", 3, "--heads", 2)
+        status, text, headers = daemon.get("/metrics/heads?run=r&layers=1-2")
+        assert status == 200 and headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        lint = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True)
+        assert (lint.returncode, lint.stdout + lint.stderr) == (0, "")
+        places = [re.findall(r'="(\w+)"', series) for series in samples(text)]
+        assert places == [["r", str(layer), str(head)] for layer in (1, 2) for head in (0, 1)]
+        assert len(samples(daemon.get("/metrics/heads?run=r")[1])) == 6
+        assert max(samples(text).values()) <= metric(daemon, 'gyrostat_attention_logit_top{run="r",slot="1"}')
+        assert daemon.get("/metrics/heads?run=s")[:2] == (404, "run: /metrics shows no run of this name\n")
+        for wrong in ("", "?layers=1", "?run=r&layers=x", "?run=r&run=s", "?run=r&step=1"):
+            assert daemon.get("/metrics/heads" + wrong)[0] == 400, wrong
+
+
+def test_headroom_is_shown_where_the_stream_can_overflow(tmp_path):
+    with Daemon(tmp_path) as daemon:
+        load(daemon, "--run", "calm", "--steps", 100)
+        load(daemon, "--run", "strained", "--steps", 100, "--scenario", "strained")
+        # Grows 1 % a step from 4 sqrt(1 + layers) and has had 99 of them.
+        left = 100 * math.log(65504 / (4 * math.sqrt(5))) - 99
+        assert abs(metric(daemon, 'gyrostat_headroom_steps{run="strained"}') - left) < 0.1 * left
+        assert metric(daemon, 'gyrostat_headroom_steps{run="calm"}') is None
+        daemon.stop()
+        daemon.start()
+        assert metric(daemon, 'gyrostat_headroom_steps{run="strained"}') > 0, "after a restart too"
 
 
 def test_a_client_that_does_not_compress_and_one_that_does_see_the_same(tmp_path):

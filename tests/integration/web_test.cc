@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <future>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -57,19 +58,26 @@ class Peer {
 class WebServer : public testing::Test {
  protected:
   void Start(ServerOptions options = {}) {
-    auto started = Server::Start({"127.0.0.1", 0}, options,
-                                 {{"/healthz", [] { return Reply{200, "text/plain; charset=utf-8", "ok\n"}; }},
-                                  {"/readyz", [] { return Reply{503, "text/plain", "journal: disk full\n"}; }},
-                                  {"/hold",
-                                   [this] {
-                                     entered_.set_value();
-                                     release_.get_future().wait();
-                                     return Reply{200, "text/plain", "held\n"};
-                                   }},
-                                  {"/big", [] { return Reply{200, "text/plain", std::string(8 << 20, 'x')}; }}},
-                                 &probe_, &base::SystemClock());
+    auto started = Server::Start({"127.0.0.1", 0}, options, Routes(), &probe_, &base::SystemClock());
     ASSERT_TRUE(started.ok()) << started.status();
     server_ = std::move(*started);
+  }
+  std::map<std::string, Route> Routes() {
+    const auto hold = [this](const Query&) {
+      entered_.set_value();
+      release_.get_future().wait();
+      return Reply{200, "text/plain", "held\n"};
+    };
+    const auto echo = [](const Query& query) {
+      std::string all;
+      for (const auto& [name, value] : query) all += name + "=" + value + ";";
+      return Reply{200, "text/plain", all};
+    };
+    return {{"/healthz", [](const Query&) { return Reply{200, "text/plain; charset=utf-8", "ok\n"}; }},
+            {"/readyz", [](const Query&) { return Reply{503, "text/plain", "journal: disk full\n"}; }},
+            {"/hold", hold},
+            {"/echo", echo},
+            {"/big", [](const Query&) { return Reply{200, "text/plain", std::string(8 << 20, 'x')}; }}};
   }
   std::string Ask(std::string_view request) {
     Peer peer(server_->endpoint());
@@ -103,6 +111,12 @@ TEST_F(WebServer, AnswersItsTargets) {
   EXPECT_EQ(probe_.requests_refused_total.value(), 0u);
 }
 
+TEST_F(WebServer, HandsTheQueryOverDecoded) {
+  Start();
+  const std::string answer = Get("/echo?run=a%26b%20c&layers=0-7&layers=&run");
+  EXPECT_TRUE(EndsWith(answer, "\r\n\r\nlayers=0-7;layers=;run=a&b c;run=;")) << answer;
+}
+
 TEST_F(WebServer, AnswersHeadWithoutABody) {
   Start();
   const std::string answer = Ask("HEAD /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
@@ -115,7 +129,7 @@ TEST_F(WebServer, NamesItsTargetsWhereOneIsUnknown) {
   Start();
   const std::string answer = Get("/metric");
   EXPECT_TRUE(Status(answer, 404)) << answer;
-  EXPECT_TRUE(EndsWith(answer, "not found; there are: /big /healthz /hold /readyz\n")) << answer;
+  EXPECT_TRUE(EndsWith(answer, "not found; there are: /big /echo /healthz /hold /readyz\n")) << answer;
   EXPECT_TRUE(Status(Get("/../../etc/passwd"), 404));
   EXPECT_TRUE(Status(Get("/%2e%2e/healthz"), 404));
 }

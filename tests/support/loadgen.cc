@@ -205,7 +205,7 @@ int main(int argc, char** argv) {
   app.add_option("--run", options.prefix, "Name; with several runs NAME-0, NAME-1, ...")->capture_default_str();
   app.add_option("--runs", options.runs, "Runs at once")->check(CLI::Range(1, 4096))->capture_default_str();
   app.add_option("--scenario", options.scenario, "What the runs do")
-      ->check(CLI::IsMember({"calm", "spike", "runaway", "nonfinite"}))->capture_default_str();
+      ->check(CLI::IsMember({"calm", "spike", "runaway", "nonfinite", "strained"}))->capture_default_str();
   app.add_option("--layers", options.layers, "Layers")->check(CLI::Range(1, 1024))->capture_default_str();
   app.add_option("--heads", options.heads, "Query heads")->check(CLI::Range(1, 1024))->capture_default_str();
   app.add_option("--kv-heads", options.kv_heads, "Key heads; 0: as many as heads")->capture_default_str();

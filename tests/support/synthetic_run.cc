@@ -13,6 +13,7 @@ namespace {
 constexpr int64_t kEventStep = 150;   // Late enough that every baseline of 128 steps is full.
 constexpr int64_t kSpikeSteps = 6;    // Longer than the three records below which a spike is only noise.
 constexpr double kGrowthPerStep = 0.05;
+constexpr double kHalfRange = 32752;  // Of fp16.
 constexpr double kTicksPerNat = 1048576.0;  // protocol.md §1: a tick is 2^-20 nat.
 
 // SplitMix64: the noise of (seed, step, index), the same on every machine and independent of the order of calls.
@@ -44,6 +45,7 @@ std::optional<Scenario> ScenarioOf(const std::string& name) {
   if (name == "spike") return Scenario::kSpike;
   if (name == "runaway") return Scenario::kRunaway;
   if (name == "nonfinite") return Scenario::kNonfinite;
+  if (name == "strained") return Scenario::kStrained;
   return std::nullopt;
 }
 
@@ -70,7 +72,7 @@ v1::Hello SyntheticRun::MakeHello() const {
   model->set_norm_kind("layernorm");
   model->set_norm_placement("pre");
   model->set_qk_norm("none");
-  model->set_compute_dtype("fp32");
+  model->set_compute_dtype(options_.scenario == Scenario::kStrained ? "fp16" : "fp32");
   model->set_master_fp32(true);
   v1::AttnLogitInfo* info = hello.mutable_attn_logit();
   info->set_kind(v1::AttnLogitInfo::EXACT);
@@ -105,6 +107,8 @@ void SyntheticRun::FillScalars(double overload, v1::Report* out) const {
     grad_norm *= 20;
   }
   if (options_.scenario == Scenario::kNonfinite && step_ >= kEventStep) loss = std::numeric_limits<double>::quiet_NaN();
+  if (options_.scenario == Scenario::kStrained && step_ > kEventStep)
+    loss += 0.02 * static_cast<double>(step_ - kEventStep);
   loss += overload;
   const std::pair<model::Signal, double> scalars[] = {
       {model::Signal::kLoss, loss}, {model::Signal::kLearningRate, 3e-4}, {model::Signal::kGradNorm, grad_norm}};
@@ -132,9 +136,23 @@ void SyntheticRun::FillArrays(v1::Report* out) {
     for (size_t i = 0; i < length; ++i) {
       const double noise = 1 + 0.01 * Noise(options_.seed, step, (uint64_t{1} << 32) + i);
       layer_values_[i] = static_cast<float>(Usual(signal, i, options_.layers) * noise);
+      if (options_.scenario == Scenario::kStrained && signal == model::Signal::kHiddenAbsmax)
+        layer_values_[i] *= static_cast<float>(std::min(std::exp(0.01 * static_cast<double>(step_)), kHalfRange / 20));
     }
     AddArray(signal, layer_values_, out);
   }
+}
+
+// What only the strained run reports: the first spike scores, more sites, drops. Its stream is in FillArrays.
+void SyntheticRun::FillStrain(v1::Report* out) {
+  for (const model::Signal score : {model::Signal::kSpikeScoreLoss, model::Signal::kSpikeScoreGradNorm}) {
+    out->add_scalar_signals(static_cast<uint32_t>(score));
+    out->add_scalars(2.5);
+  }
+  layer_values_.assign(options_.layers, 0.01f);
+  for (const model::Signal site : {model::Signal::kAttnOutMs, model::Signal::kMlpOutMs, model::Signal::kLnInputMs})
+    AddArray(site, layer_values_, out);
+  out->set_dropped_hot(static_cast<uint64_t>(step_) / 10);
 }
 
 void SyntheticRun::NextReport(v1::Report* out) {
@@ -148,6 +166,7 @@ void SyntheticRun::NextReport(v1::Report* out) {
   FillArrays(out);
   FillScalars(std::clamp((last_logit_ - 200) / 100, 0.f, 6.f), out);
   if (options_.scenario == Scenario::kNonfinite && step_ >= kEventStep) out->set_nonfinite_total(2);
+  if (options_.scenario == Scenario::kStrained) FillStrain(out);
   ++step_;
 }
 

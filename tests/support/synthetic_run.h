@@ -19,8 +19,10 @@ enum class Scenario {
   kSpike,      // As calm; at step 150 six steps of tripled loss and twentyfold gradient norm, then it heals.
   kRunaway,    // One head in eight grows 5 % a step without bound; the loss suffers once logits pass 200.
   kNonfinite,  // As calm; from step 150 the loss is NaN and one head reports infinity.
+  kStrained,   // As calm, in fp16: the stream grows 1 % a step up to half of the range, branches, LN inputs and spike
+               // scores are reported too, the client drops a report in ten, and the loss climbs from step 150 on.
 };
-std::optional<Scenario> ScenarioOf(const std::string& name);  // calm spike runaway nonfinite
+std::optional<Scenario> ScenarioOf(const std::string& name);  // calm spike runaway nonfinite strained
 
 struct SyntheticOptions {
   std::string run = "load-0";
@@ -57,6 +59,7 @@ class SyntheticRun {
   float LogitMax(uint32_t layer, uint32_t head) const;
   void FillScalars(double overload, v1::Report* out) const;
   void FillArrays(v1::Report* out);
+  void FillStrain(v1::Report* out);
 
   SyntheticOptions options_;
   uint64_t sequence_ = 0;

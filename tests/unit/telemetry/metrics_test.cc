@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <set>
 #include <sstream>
@@ -50,6 +51,7 @@ RunState FullRun(const std::string& name, uint32_t layers, uint32_t heads) {
   for (uint32_t i = 0; i < 8; ++i) run.worst_heads.push_back({i, 1, 7});
   run.attn_logit_histogram.assign(std::size(engine::kAttnLogitBuckets) + 1, 1);
   run.attn_logit_sum = 100;
+  run.headroom_steps = 350;
   return run;
 }
 
@@ -79,6 +81,7 @@ TEST(Metrics, WritesScalarsOfTheNewestReport) {
   EXPECT_THAT(rig.Samples(), Contains("gyrostat_last_report_timestamp_seconds{run=\"a\"} 1700000000"));
   EXPECT_THAT(rig.Samples(), Contains("gyrostat_spike_score_percent{run=\"a\",signal=\"grad_norm\"} 0.5"));
   EXPECT_THAT(rig.Samples(), Contains("gyrostat_reports_dropped_total{run=\"a\"} 2"));
+  EXPECT_THAT(rig.Samples(), Contains("gyrostat_headroom_steps{run=\"a\"} 350"));
   EXPECT_THAT(rig.Samples(), Contains("gyrostat_build_info{version=\"1.2.3\"} 1"));
 }
 
@@ -89,7 +92,7 @@ TEST(Metrics, WritesNothingForWhatWasNotMeasured) {
   const Rig rig({run});
   for (const char* name :
        {"gyrostat_step", "gyrostat_loss", "gyrostat_attention_logit_max", "gyrostat_attention_logit_count",
-        "gyrostat_hidden_rms", "gyrostat_last_report_timestamp_seconds"})
+        "gyrostat_hidden_rms", "gyrostat_headroom_steps", "gyrostat_last_report_timestamp_seconds"})
     EXPECT_THAT(rig.Samples(name), IsEmpty()) << name;
   EXPECT_THAT(rig.Samples("gyrostat_layer_grad_norm"),
               testing::ElementsAre("gyrostat_layer_grad_norm{run=\"empty\",layer=\"0\"} 1",
@@ -255,11 +258,39 @@ TEST(Metrics, PublishesTheDaemonsOwnNumbers) {
                                           "gyrostat_rpc_streams\tgauge\t\tOpen streams.\n"));
 }
 
+TEST(Metrics, ShowsEveryHeadOfTheLayersThatWereAskedFor) {
+  RunState run = FullRun("a", 3, 2);
+  run.last.MutableArray(Signal::kAttnLogitMax) = {1, 2, 3, kNaN, model::kAbsent, 6};
+  const Rig rig({run});
+  const std::string name = "gyrostat_head_attention_logit_max";
+  EXPECT_EQ(rig.metrics.HeadsText("a", "1-2").value(),
+            "# HELP " + name + " Largest attention logit of the head; only on /metrics/heads?run=&layers=.\n" +
+                "# TYPE " + name + " gauge\n" +
+                name + "{run=\"a\",layer=\"1\",head=\"0\"} 3\n" +
+                name + "{run=\"a\",layer=\"1\",head=\"1\"} Nan\n" +
+                name + "{run=\"a\",layer=\"2\",head=\"1\"} 6\n");
+  EXPECT_THAT(rig.metrics.HeadsText("a", "").value(), HasSubstr(name + "{run=\"a\",layer=\"0\",head=\"0\"} 1\n"));
+  EXPECT_THAT(rig.metrics.HeadsText("a", "7").value(), Not(HasSubstr(name + "{")));
+  EXPECT_THAT(rig.metrics.Text(), Not(HasSubstr(name))) << "never unasked";
+  EXPECT_EQ(rig.metrics.HeadsText("b", "").status().code(), absl::StatusCode::kNotFound);
+  for (const char* wrong : {"x", "1-", "-1", "2-1", "1,,2", "1.5", "99999999999999999999", " 1"})
+    EXPECT_EQ(rig.metrics.HeadsText("a", wrong).status().code(), absl::StatusCode::kInvalidArgument) << wrong;
+}
+
+TEST(Metrics, CutsTheHeadsAtTheTotalCapAndCounts) {
+  MetricsOptions options;
+  options.series_total_max = 1000;
+  const Rig rig({FullRun("a", 64, 32)}, options);
+  const std::string text = rig.metrics.HeadsText("a", "").value();
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1000 + 2);
+  EXPECT_EQ(rig.probe.series_dropped_total.value(), 64u * 32u - 1000u);
+}
+
 // What a scrape shows of a run that reports everything, and the list, are the same: names, types and labels.
 TEST(Metrics, ListsExactlyWhatItShows) {
   const Rig rig({FullRun("a", 8, 2)});
   std::set<std::string> shown, listed;
-  std::istringstream text(rig.metrics.Text());
+  std::istringstream text(rig.metrics.Text() + rig.metrics.HeadsText("a", "").value());
   for (std::string line; std::getline(text, line);) {
     std::istringstream words(line);
     std::string hash, type, name, kind;
