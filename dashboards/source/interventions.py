@@ -46,7 +46,9 @@ def before_and_after():
 
 def record():
     def states(name):
-        return "sum by (run, kind) (gyrostat_interventions_total" + selector(f'state="{name}"') + " > 0)"
+        """Kinds of which the run has had none make no row."""
+        return ("sum by (run, kind) (gyrostat_interventions_total" + selector(f'state="{name}"') + ")"
+                f" and sum by (run, kind) (gyrostat_interventions_total{ALL}) > 0")
     columns = [(name.capitalize(), states(name)) for name in
                ("proposed", "approved", "rejected", "applied", "judged", "refused", "expired", "withdrawn", "lost")]
     return [
