@@ -22,16 +22,6 @@ struct Place {
   double Y(double value) const { return height - kPad - values.Share(value) * (height - 2 * kPad); }
 };
 
-Extent ExtentOf(const Curve& curve) {
-  Extent extent;
-  for (const Curve::Bucket& each : curve.buckets()) {
-    if (each.low > each.high) continue;
-    extent.Add(each.low);
-    extent.Add(each.high);
-  }
-  return extent;
-}
-
 std::string ValueLabels(const std::vector<Tick>& ticks, const Place& place) {
   std::string out = Format("<svg class=\"y\" width=\"56\" height=\"%.0f\" aria-hidden=\"true\">", place.height);
   for (const Tick& each : ticks)

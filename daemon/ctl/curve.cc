@@ -56,6 +56,15 @@ void Curve::Add(model::Step step, double value) {
   buckets_.push_back(one);
 }
 
+Extent ExtentOf(const Curve& curve) {
+  Extent extent;
+  for (const Curve::Bucket& each : curve.buckets()) {
+    extent.Add(each.low);  // Infinite where there is no finite value, and then not taken.
+    extent.Add(each.high);
+  }
+  return extent;
+}
+
 bool Precedes(Worst worst, float a, float b) {
   const auto rank = [](float value) {
     return std::isnan(value) ? 0 : model::IsAbsent(static_cast<double>(value)) ? 2 : 1;

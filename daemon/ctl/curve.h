@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "ctl/axis.h"
 #include "model/ids.h"
 
 namespace gyrostat::ctl {
@@ -36,6 +37,8 @@ class Curve {
   double first_ = 0, last_ = 0;
   std::vector<Bucket> buckets_;
 };
+
+Extent ExtentOf(const Curve& curve);
 
 // Which end of an array signal is the one to look at: of attention entropies the lowest, of all else the highest.
 enum class Worst { kHighest, kLowest };

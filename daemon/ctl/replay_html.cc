@@ -12,6 +12,7 @@
 #include "ctl/finding_list.h"
 #include "ctl/heat_map.h"
 #include "ctl/html.h"
+#include "ctl/signal_words.h"
 #include "ctl/text.h"
 #include "model/intervention.h"
 
@@ -23,41 +24,6 @@ using model::Signal;
 
 constexpr int kTall = 220, kMiddle = 160, kSmall = 120;
 constexpr size_t kRunsOpen = 4;  // Of more runs only those with something wrong are unfolded.
-
-// What a person is told of a signal beside its name.
-struct SignalWords {
-  Signal signal;
-  std::string_view words;
-  ScaleKind scale = ScaleKind::kByRange;
-};
-constexpr std::array kWords = {
-    SignalWords{Signal::kLoss, "nats per token"},
-    SignalWords{Signal::kGradNorm, "before clipping", ScaleKind::kLogarithmic},
-    SignalWords{Signal::kEmbeddingGradNorm, "", ScaleKind::kLogarithmic},
-    SignalWords{Signal::kOutputGradNorm, "", ScaleKind::kLogarithmic},
-    SignalWords{Signal::kLearningRate, "", ScaleKind::kLinear},
-    SignalWords{Signal::kOutputLogitAbsmax, "largest entry"},
-    SignalWords{Signal::kLogZ, "mean log partition of the output softmax", ScaleKind::kLinear},
-    SignalWords{Signal::kLossScale, "of fp16", ScaleKind::kLogarithmic},
-    SignalWords{Signal::kSpikeScoreLoss, "percent", ScaleKind::kLinear},
-    SignalWords{Signal::kSpikeScoreGradNorm, "percent", ScaleKind::kLinear},
-    SignalWords{Signal::kLayerGradNorm, "", ScaleKind::kLogarithmic},
-    SignalWords{Signal::kHiddenMs, "mean square of the residual stream"},
-    SignalWords{Signal::kHiddenAbsmax, "entries of the residual stream"},
-    SignalWords{Signal::kAttnOutMs, "mean square that attention adds"},
-    SignalWords{Signal::kMlpOutMs, "mean square that the MLP adds"},
-    SignalWords{Signal::kLnInputMs, "mean square before the closing norm"},
-    SignalWords{Signal::kAttnLogitMax, "softmax input"},
-    SignalWords{Signal::kCrossAttnLogitMax, "softmax input"},
-    SignalWords{Signal::kAttnEntropy, "nats, mean of the rows"},
-    SignalWords{Signal::kNonfinite, "entries of a layer's output", ScaleKind::kLinear},
-};
-
-const SignalWords& WordsOf(Signal signal) {
-  static constexpr SignalWords kNone{Signal::kNone, ""};
-  const auto* found = std::ranges::find(kWords, signal, &SignalWords::signal);
-  return found == kWords.end() ? kNone : *found;
-}
 
 std::string Tag(const std::string& word) { return "<span class=\"tag " + word + "\">" + word + "</span>"; }
 

@@ -1,11 +1,16 @@
 #include "ctl/replay_page.h"
 
-#include <array>
-#include <charconv>
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <utility>
+#include <vector>
 
+#include "ctl/axis.h"
+#include "ctl/html.h"
 #include "ctl/render.h"
+#include "ctl/signal_words.h"
 #include "model/intervention.h"
 
 namespace gyrostat::ctl {
@@ -13,7 +18,10 @@ namespace {
 
 using Value = nlohmann::ordered_json;
 
-constexpr size_t kCurveColumns = 48;
+// Of a terminal. Below kWideColumns the first values are left out: the curve shows how it began.
+constexpr size_t kCurveColumnsMin = 10, kCurveColumnsMax = 48, kWideColumns = 100;
+
+bool IsWide(const Style& style) { return style.columns == 0 || style.columns >= kWideColumns; }
 
 Value Real(double value) {
   if (model::IsAbsent(value)) return nullptr;
@@ -68,26 +76,73 @@ std::string State(const model::Finding& finding) {
   return finding.healed ? (*finding.healed ? "healed" : "not healed") : "over";
 }
 
-std::string SignalTable(const Replayed& run, const Style& style) {
-  Table table({{"signal"}, {"first", true}, {"last", true}, {"lowest", true}, {"highest", true}, {"curve"}});
-  for (const auto& [signal, curve] : run.curves) {
-    double low = INFINITY, high = -INFINITY;
-    uint64_t nonfinite = 0;
-    for (const Curve::Bucket& each : curve.buckets()) {
-      low = std::min(low, each.low);
-      high = std::max(high, each.high);
-      nonfinite += each.nonfinite;
-    }
-    const bool any = low <= high;
-    table.Row({{std::string(model::SignalName(signal))},
-               {Number(curve.first_value())},
-               {Number(curve.last_value())},
-               {any ? Number(low) : "-"},
-               {any ? Number(high) : "-"},
-               {Sparkline(style, curve.Highs(), kCurveColumns)}},
-              nonfinite == 0 ? "" : Count(nonfinite, "value") + " not finite (x)");
+// A signal's row but for its curve, whose width depends on all rows.
+struct SignalRow {
+  const Curve* curve = nullptr;
+  ValueAxis axis;
+  std::vector<Cell> cells;
+  uint64_t nonfinite = 0;
+};
+
+// Column by column of the run's steps, so that the curves of all signals lie below each other: the highest value, as
+// high as a picture would show it; the last one again where none was measured; 'x' where one was not finite.
+std::string CurveText(const SignalRow& row, const StepAxis& steps, size_t width, const Style& style) {
+  std::vector<double> highs(width, -INFINITY);
+  size_t begin = width, end = 0;
+  for (const Curve::Bucket& each : row.curve->buckets()) {
+    const size_t at = std::min(static_cast<size_t>(steps.Share(each.first) * static_cast<double>(width)), width - 1);
+    const double high = each.nonfinite > 0 ? std::nan("") : row.axis.Share(each.high);
+    if (!std::isnan(highs[at])) highs[at] = std::isnan(high) ? high : std::max(highs[at], high);
+    begin = std::min(begin, at);
+    end = std::max(end, at + 1);
   }
-  return table.Render(style);
+  if (begin >= end) return "";
+  for (size_t i = begin + 1; i < end; ++i)
+    if (highs[i] == -INFINITY) highs[i] = highs[i - 1];
+  const auto seen = std::span<const double>(highs).subspan(begin, end - begin);
+  return std::string(begin, ' ') + Sparkline(style, seen, width);
+}
+
+SignalRow RowOf(model::Signal signal, const Curve& curve, const Style& style) {
+  const Extent extent = ExtentOf(curve);
+  const ValueAxis axis(extent, WordsOf(signal).scale);
+  SignalRow row{&curve, axis, {}, 0};
+  row.cells.push_back({std::string(model::SignalName(signal))});
+  if (IsWide(style)) row.cells.push_back({ShortNumber(curve.first_value())});
+  row.cells.push_back({ShortNumber(curve.last_value())});
+  row.cells.push_back({extent.any ? ShortNumber(extent.low) : "-"});
+  row.cells.push_back({extent.any ? ShortNumber(extent.high) : "-"});
+  row.cells.push_back({axis.logarithmic() ? "log" : ""});
+  for (const Curve::Bucket& each : curve.buckets()) row.nonfinite += each.nonfinite;
+  return row;
+}
+
+std::string SignalTable(const Replayed& run, const Style& style) {
+  std::vector<Table::Column> columns = {{"signal"}};
+  if (IsWide(style)) columns.push_back({"first", true});
+  for (const char* each : {"last", "lowest", "highest"}) columns.push_back({each, true});
+  columns.push_back({""});
+  std::vector<SignalRow> rows;
+  for (const auto& [signal, curve] : run.curves) rows.push_back(RowOf(signal, curve, style));
+  size_t before = 0;  // The curves: they take what is left.
+  for (size_t c = 0; c < columns.size(); ++c) {
+    size_t widest = columns[c].name.size();
+    for (const SignalRow& each : rows) widest = std::max(widest, Columns(each.cells[c].text));
+    before += widest + 2;
+  }
+  const size_t left = style.columns == 0 ? kCurveColumnsMax : style.columns - std::min(style.columns, before);
+  columns.push_back({"curve"});
+  Table table(std::move(columns));
+  std::string nonfinite;
+  for (SignalRow& each : rows) {
+    if (each.nonfinite > 0)
+      nonfinite += (nonfinite.empty() ? "x: not finite, of " : ", ") + each.cells.front().text + " " +
+                   Count(each.nonfinite, "value");
+    const size_t width = std::clamp(left, kCurveColumnsMin, kCurveColumnsMax);
+    each.cells.push_back({CurveText(each, StepAxis(run.first_step, run.last_step), width, style)});
+    table.Row(std::move(each.cells));
+  }
+  return table.Render(style) + Wrap(style, nonfinite.empty() ? "" : nonfinite + ".", 0);
 }
 
 std::string FindingTable(const Replayed& run, const Style& style) {

@@ -28,7 +28,7 @@ class ReplayCommand : public ::testing::Test {
   int Run() {
     out.str("");
     err.str("");
-    const Console console{out, err, base::SystemClock(), {}, false, [] { return Size(); }};
+    const Console console{out, err, base::SystemClock(), style, false, [] { return Size(); }};
     return request.command == Command::kReplay ? ReplayFiles(request, console) : CheckModel(request, console);
   }
   std::vector<ordered_json> Objects() {
@@ -45,6 +45,7 @@ class ReplayCommand : public ::testing::Test {
   testing::TempDir temp;
   Request request;
   std::ostringstream out, err;
+  Style style;
 };
 
 TEST_F(ReplayCommand, PrintsTheObjectOfTheContract) {
@@ -133,6 +134,32 @@ TEST_F(ReplayCommand, SeveralRunsOfOneFileAreSeveralObjects) {
   };
   EXPECT_FALSE(logit(objects[0]));
   EXPECT_TRUE(logit(objects[1]));
+}
+
+TEST_F(ReplayCommand, CurvesLieBelowEachOtherInTheWidthThereIs) {
+  std::string text;
+  for (int step = 0; step < 400; ++step)
+    text += "{\"step\": " + std::to_string(step) + ", \"loss\": " + (step < 200 ? "2" : "4") +
+            (step < 200 ? "}\n" : step % 40 == 0 ? ", \"output_logit_absmax\": 8}\n" : ", \"grad_norm\": NaN}\n");
+  request.json = false;
+  request.files = {Write("late.jsonl", text)};
+  const auto line = [this](const std::string& begin) {
+    const size_t at = out.str().find("\n" + begin) + 1;
+    return out.str().substr(at, out.str().find('\n', at) - at);
+  };
+  for (const size_t columns : {60, 80, 120}) {
+    style.columns = columns;
+    style.unicode = false;
+    EXPECT_EQ(Run(), kDone);
+    EXPECT_EQ(line("signal ").find("first") != std::string::npos, columns >= 100);
+    const std::string loss = line("loss "), norm = line("grad_norm "), logit = line("output_logit_absmax ");
+    EXPECT_LE(loss.size(), columns);
+    EXPECT_EQ(loss.size(), norm.size()) << out.str();
+    EXPECT_EQ(loss.find('#'), norm.find('x')) << "both change half way";
+    EXPECT_EQ(loss.find('#'), logit.find('_', 20)) << "what began later stands later";
+    EXPECT_EQ(logit.find_first_not_of('_', logit.find('_', 20)), std::string::npos) << "no holes between rare reports";
+  }
+  EXPECT_NE(out.str().find("x: not finite, of grad_norm 195 values."), std::string::npos) << out.str();
 }
 
 TEST_F(ReplayCommand, AModelThatDoesNotFitLeavesTheRestGood) {
