@@ -68,8 +68,11 @@ def lines(title, description, queries, unit="none", log=False, steps=None, fill=
     options = {"legend": {"displayMode": "table", "placement": "bottom", "showLegend": True,
                           "calcs": ["lastNotNull", "max"]},
                "tooltip": {"mode": "multi", "sort": "desc"}}
-    return panel("timeseries", title, description, queries, unit, options, custom, steps or ((None, GREEN),),
+    made = panel("timeseries", title, description, queries, unit, options, custom, steps or ((None, GREEN),),
                  **field_config)
+    if bars:  # Longer than four scrapes, so that neighbours hardly count the same event.
+        made["interval"] = "1m"
+    return made
 
 
 def heat_map(title, description, query, unit="none", distribution=False, axis="layer"):
@@ -145,12 +148,14 @@ def annotation(name, color, expr, title, body, tags):
 
 
 def annotations(run=True):
-    """What began and what was done, on every graph. By changes(): a counter that stands still marks nothing."""
+    """What began and what was done, on every graph. By changes(): a counter that stands still marks nothing. Over
+    $__rate_interval, because windows that only touch would miss what happens between the scrapes on their edge."""
     if not run:
         return []
-    findings = 'changes(gyrostat_findings_total' + selector('severity=~"warning|critical"') + "[$__interval]) > 0"
+    findings = ("changes(gyrostat_findings_total" + selector('severity=~"warning|critical"') +
+                "[$__rate_interval]) > 0")
     interventions = ("changes(gyrostat_interventions_total" +
-                     selector('state=~"proposed|applied|refused|rejected"') + "[$__interval]) > 0")
+                     selector('state=~"proposed|applied|refused|rejected"') + "[$__rate_interval]) > 0")
     return [
         annotation("Findings", RED, findings, "{{detector}}", "{{run}}: a {{severity}} finding began",
                    "detector,severity"),

@@ -1,5 +1,5 @@
 """Fleet: all runs at once. Its first row says whether somebody should look at something."""
-from .build import (AMBER, BLUE, GREEN, RED, Board, Query, annotations, lines, run_variable, selector, stat, table)
+from .build import (AMBER, GREEN, RED, Board, Query, annotations, lines, run_variable, selector, stat, table)
 
 ALL = selector()
 

@@ -90,7 +90,7 @@ def prometheus(tmp_path_factory):
 
 def filled_in(expr, run):
     """As Grafana would send it."""
-    for name, value in (("$__rate_interval", "8s"), ("$__interval", "4s"), ("$job", "gyrostat"), ("$run", run),
+    for name, value in (("$__rate_interval", "8s"), ("$job", "gyrostat"), ("$run", run),
                         ("$site", "residual"), ("$instance", ".+")):
         expr = expr.replace(name, value)
     assert "$" not in expr, expr
