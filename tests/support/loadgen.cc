@@ -2,6 +2,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <condition_variable>
 #include <cstdio>
 #include <memory>
@@ -78,7 +79,7 @@ class Feeder {
     while (stream_->Read(&message)) {
       const std::lock_guard lock(mutex_);
       if (message.has_welcome()) welcome_ = true;
-      if (message.has_acknowledged()) acknowledged_ = message.acknowledged().sequence();
+      if (message.has_acknowledged()) TakeAcknowledged(message.acknowledged().sequence());
       if (message.has_order()) orders_.push_back(message.order());
       if (message.has_local_clip()) local_clips_.push_back(message.local_clip());
       changed_.notify_all();
@@ -86,6 +87,24 @@ class Feeder {
     const std::lock_guard lock(mutex_);
     closed_ = true;
     changed_.notify_all();
+  }
+
+  // Under mutex_. One acknowledgement may be for several reports.
+  void TakeAcknowledged(uint64_t sequence) {
+    const base::MonotonicTime now = base::SystemClock().Now();
+    for (uint64_t i = acknowledged_; i < sequence && i < sent_.size(); ++i)
+      latencies_ms_.push_back(std::chrono::duration<double, std::milli>(now - sent_[i]).count());
+    acknowledged_ = sequence;
+  }
+
+  // Of the times from sending a report to its acknowledgement, which comes once it is durable.
+  double LatencyMs(double share) {
+    const std::lock_guard lock(mutex_);
+    if (latencies_ms_.empty()) return 0;
+    const size_t at = std::min(latencies_ms_.size() - 1,
+                               static_cast<size_t>(share * static_cast<double>(latencies_ms_.size())));
+    std::nth_element(latencies_ms_.begin(), latencies_ms_.begin() + static_cast<ptrdiff_t>(at), latencies_ms_.end());
+    return latencies_ms_[at];
   }
 
   // Keeps to the rate and to the window of unacknowledged reports. False: the stream is closed.
@@ -113,6 +132,10 @@ class Feeder {
     for (const v1::LocalClip& order : local_clips)
       if (!SendAck(run_.Obey(order))) return false;
     run_.NextReport(report_.mutable_report());
+    {
+      const std::lock_guard lock(mutex_);
+      sent_.push_back(base::SystemClock().Now());
+    }
     return stream_->Write(report_);
   }
 
@@ -137,11 +160,13 @@ class Feeder {
 
   void Print(double seconds, const grpc::Status& status) {
     std::printf("{\"run\":\"%s\",\"reports\":%llu,\"acknowledged\":%llu,\"orders\":%llu,\"orders_applied\":%llu,"
-                "\"peak_logit\":%.9g,\"last_logit\":%.9g,\"seconds\":%.6f,\"status_code\":%d}\n",
+                "\"peak_logit\":%.9g,\"last_logit\":%.9g,\"seconds\":%.6f,\"acknowledged_p50_ms\":%.4f,"
+                "\"acknowledged_p99_ms\":%.4f,\"status_code\":%d}\n",
                 name_.c_str(), static_cast<unsigned long long>(run_.reports()),
                 static_cast<unsigned long long>(acknowledged_), static_cast<unsigned long long>(orders_seen_),
                 static_cast<unsigned long long>(orders_applied_), static_cast<double>(run_.peak_logit()),
-                static_cast<double>(run_.last_logit()), seconds, static_cast<int>(status.error_code()));
+                static_cast<double>(run_.last_logit()), seconds, LatencyMs(0.5), LatencyMs(0.99),
+                static_cast<int>(status.error_code()));
     std::fflush(stdout);
     if (!Complete()) std::fprintf(stderr, "gyrostat-loadgen: %s: %s\n", name_.c_str(), status.error_message().c_str());
   }
@@ -159,6 +184,8 @@ class Feeder {
   std::condition_variable changed_;
   bool welcome_ = false, closed_ = false;  // These and below: under mutex_.
   uint64_t acknowledged_ = 0;
+  std::vector<base::MonotonicTime> sent_;  // By sequence, from 1.
+  std::vector<double> latencies_ms_;
   std::vector<v1::Order> orders_;
   std::vector<v1::LocalClip> local_clips_;
 };
