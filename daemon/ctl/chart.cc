@@ -132,7 +132,7 @@ std::string Summary(const Curve& curve) {
 std::string CurveFigure(const CurveLook& look, const Curve& curve, const StepAxis& steps,
                         std::span<const NumberedFinding> bands, std::span<const NumberedFinding> pins) {
   const Extent extent = ExtentOf(curve);
-  const ValueAxis axis = ValueAxis(extent, look.scale).Rounded();
+  const ValueAxis axis = AxisOf(curve, look.scale).Rounded();
   const int height = extent.any ? look.height : std::min(look.height, kEmptyHeight);
   const Place place{steps, axis, static_cast<double>(height)};
   std::vector<Tick> ticks;
@@ -156,7 +156,7 @@ std::string CurveFigure(const CurveLook& look, const Curve& curve, const StepAxi
 }
 
 std::string CurveGlyph(const Curve& curve, const StepAxis& steps) {
-  const ValueAxis axis(ExtentOf(curve), ScaleKind::kByRange);
+  const ValueAxis axis = AxisOf(curve, ScaleKind::kByRange);
   const Place place{steps, axis, 28};
   return Format("<svg class=\"values small\" viewBox=\"0 0 %.0f 28\" preserveAspectRatio=\"none\" width=\"120\" "
                 "height=\"28\" aria-hidden=\"true\">", kWidth) + Values(curve.buckets(), place) +

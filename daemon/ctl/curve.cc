@@ -23,6 +23,9 @@ void Merge(const Curve::Bucket& from, Curve::Bucket* into) {
   into->nonfinite += from.nonfinite;
 }
 
+// Of the height of a linear axis: half of all values lie below.
+constexpr double kPressedFlat = 0.08;
+
 // Infinities read as NaN: a picture shows no difference.
 float Seen(float value) { return std::isinf(value) ? std::numeric_limits<float>::quiet_NaN() : value; }
 
@@ -63,6 +66,19 @@ Extent ExtentOf(const Curve& curve) {
     extent.Add(each.high);
   }
   return extent;
+}
+
+ValueAxis AxisOf(const Curve& curve, ScaleKind kind) {
+  const Extent extent = ExtentOf(curve);
+  const ValueAxis axis(extent, kind);
+  if (kind != ScaleKind::kByRange || axis.logarithmic() || !(extent.low > 0)) return axis;
+  std::vector<double> highs;
+  for (const Curve::Bucket& each : curve.buckets())
+    if (each.low <= each.high) highs.push_back(each.high);
+  if (highs.empty()) return axis;
+  const auto middle = highs.begin() + static_cast<std::ptrdiff_t>(highs.size() / 2);
+  std::nth_element(highs.begin(), middle, highs.end());
+  return axis.Share(*middle) < kPressedFlat ? ValueAxis(extent, ScaleKind::kLogarithmic) : axis;
 }
 
 bool Precedes(Worst worst, float a, float b) {

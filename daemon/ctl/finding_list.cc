@@ -1,7 +1,7 @@
 #include "ctl/finding_list.h"
 
 #include <algorithm>
-#include <utility>
+#include <tuple>
 
 #include "ctl/html.h"
 #include "ctl/text.h"
@@ -12,6 +12,7 @@ namespace {
 
 using model::Severity;
 
+constexpr char kOurRules[] = "gyrostat";
 constexpr size_t kRowsMax = 400;        // Rules of others can find something at every step.
 constexpr size_t kInfoRowsUnfolded = 4;
 constexpr double kPinDistance = 0.04;   // Of the width: a pin with its number on a desk, a pin alone on a phone.
@@ -58,7 +59,7 @@ std::string Row(const NumberedFinding& each, const StepAxis& steps) {
   const char* severity = model::Token(finding.severity);
   std::string out = "<tr id=\"" + Html(each.anchor) + "\"><td class=\"n\">" + std::to_string(each.number) +
                     "</td><td>" + Glyph(severity) + " <b>" + severity + "</b><br>" + Html(finding.detector);
-  if (each.ruled->rules != "gyrostat") out += "<br><span class=\"soft\">rules: " + Html(each.ruled->rules) + "</span>";
+  if (each.ruled->rules != kOurRules) out += "<br><span class=\"soft\">rules: " + Html(each.ruled->rules) + "</span>";
   out += "</td><td>" + Html(PlaceOf(finding)) + "</td><td class=\"when\">" + StepsOf(each) + "<br>" +
          Bar(finding, steps) + "<span class=\"soft\">" + StateOf(finding) + "</span></td><td>" +
          Html(finding.message);
@@ -76,7 +77,7 @@ std::string Rows(std::span<const NumberedFinding> findings, const StepAxis& step
 std::string Pin(std::span<const NumberedFinding* const> together, const StepAxis& steps) {
   const NumberedFinding* worst = *std::ranges::min_element(together, {}, &NumberedFinding::number);
   const model::Finding& finding = worst->ruled->finding;
-  const double x = 100 * steps.Share(finding.step_begin);
+  const double x = 100 * steps.Share(together.front()->ruled->finding.step_begin);
   std::string words = Format("Finding %zu, %s, step %lld: ", worst->number, model::Token(finding.severity),
                              static_cast<long long>(finding.step_begin)) + finding.detector + ", " + PlaceOf(finding);
   if (together.size() > 1) words += Format("; and %zu more here", together.size() - 1);
@@ -108,8 +109,9 @@ std::vector<NumberedFinding> NumberedFindings(const Replayed& run, const std::st
   std::vector<NumberedFinding> all;
   for (const RuledFinding& each : run.findings) all.emplace_back().ruled = &each;
   std::ranges::stable_sort(all, [](const NumberedFinding& a, const NumberedFinding& b) {
+    const bool ours_a = a.ruled->rules == kOurRules, ours_b = b.ruled->rules == kOurRules;
     const model::Finding &left = a.ruled->finding, &right = b.ruled->finding;
-    return std::pair(right.severity, left.step_begin) < std::pair(left.severity, right.step_begin);
+    return std::tuple(!ours_a, right.severity, left.step_begin) < std::tuple(!ours_b, left.severity, right.step_begin);
   });
   for (size_t i = 0; i < all.size(); ++i) {
     all[i].number = i + 1;
@@ -125,16 +127,16 @@ std::vector<NumberedFinding> NumberedFindings(const Replayed& run, const std::st
 std::string FindingRows(std::span<const NumberedFinding> findings, const StepAxis& steps) {
   if (findings.empty()) return "<p>No findings.</p>";
   const auto shown = findings.first(std::min(findings.size(), kRowsMax));
-  const auto info = static_cast<size_t>(std::ranges::count_if(
-      shown, [](const NumberedFinding& each) { return each.ruled->finding.severity == Severity::kInfo; }));
-  const size_t above = shown.size() - info;
+  std::vector<NumberedFinding> above, info;
+  for (const NumberedFinding& each : shown)
+    (each.ruled->finding.severity == Severity::kInfo ? info : above).push_back(each);
   std::string out;
-  if (info <= kInfoRowsUnfolded) {
+  if (info.size() <= kInfoRowsUnfolded) {
     out = Rows(shown, steps);
   } else {
-    if (above > 0) out = Rows(shown.first(above), steps);
-    out += "<details><summary>" + std::to_string(info) + " for information</summary>" +
-           Rows(shown.last(info), steps) + "</details>";
+    if (!above.empty()) out = Rows(above, steps);
+    out += "<details><summary>" + std::to_string(info.size()) + " for information</summary>" + Rows(info, steps) +
+           "</details>";
   }
   if (findings.size() > shown.size())
     out += "<p class=\"soft\">And " + Count(findings.size() - shown.size(), "finding") +

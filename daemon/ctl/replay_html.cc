@@ -70,11 +70,9 @@ std::string Overview(std::span<const Told> runs) {
 
 // What the findings come down to: the worst one, what came before it, whether it is over.
 std::string Verdict(const Told& told) {
-  const auto above_info = [](const NumberedFinding& each) {
-    return each.ruled->finding.severity > Severity::kInfo;
-  };
-  const auto end = std::ranges::partition_point(told.findings, above_info);
-  const std::span<const NumberedFinding> serious(told.findings.begin(), end);
+  std::vector<NumberedFinding> serious;
+  for (const NumberedFinding& each : told.findings)
+    if (each.ruled->finding.severity > Severity::kInfo) serious.push_back(each);
   std::string out = "<div class=\"verdict " + Standing(told.run) + "\">";
   if (serious.empty()) {
     const size_t info = told.findings.size();

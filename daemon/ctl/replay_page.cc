@@ -105,7 +105,7 @@ std::string CurveText(const SignalRow& row, const StepAxis& steps, size_t width,
 
 SignalRow RowOf(model::Signal signal, const Curve& curve, const Style& style) {
   const Extent extent = ExtentOf(curve);
-  const ValueAxis axis(extent, WordsOf(signal).scale);
+  const ValueAxis axis = AxisOf(curve, WordsOf(signal).scale);
   SignalRow row{&curve, axis, {}, 0};
   row.cells.push_back({std::string(model::SignalName(signal))});
   if (IsWide(style)) row.cells.push_back({ShortNumber(curve.first_value())});

@@ -49,6 +49,20 @@ TEST(Curve, ABucketWithANonFiniteValueShowsIt) {
   EXPECT_EQ(curve.last_value(), INFINITY);
 }
 
+TEST(AxisOf, TakesLogarithmsWhereALinearAxisWouldPressMostValuesFlat) {
+  Curve early, even, crossing;
+  for (int step = 0; step < 100; ++step) {
+    early.Add(step, step < 3 ? 29 : 1.2 + 0.001 * step);
+    even.Add(step, 1 + 0.28 * step);
+    crossing.Add(step, step < 3 ? 29 : -0.5);
+  }
+  EXPECT_TRUE(AxisOf(early, ScaleKind::kByRange).logarithmic());
+  EXPECT_FALSE(AxisOf(early, ScaleKind::kLinear).logarithmic());
+  EXPECT_FALSE(AxisOf(even, ScaleKind::kByRange).logarithmic());
+  EXPECT_FALSE(AxisOf(crossing, ScaleKind::kByRange).logarithmic());
+  EXPECT_FALSE(AxisOf(Curve(), ScaleKind::kByRange).logarithmic());
+}
+
 TEST(LayerMap, KeepsTheLargestHeadOfEachLayer) {
   LayerMap map(Worst::kHighest, 8);
   for (int step = 0; step < 100; ++step) {

@@ -45,6 +45,8 @@ TEST_F(FindingList, NumbersTheWorstAndEarliestFirst) {
   EXPECT_EQ(all[0].drawn, Signal::kNone) << "there is no such curve";
   EXPECT_EQ(all[0].figure, "r0-loss");
   EXPECT_EQ(all[3].anchor, "r0-f4");
+  run.findings[2].rules = "zclip";
+  EXPECT_EQ(NumberedFindings(run, "r0").back().ruled->rules, "zclip") << "other tools' come last, however bad";
 }
 
 TEST_F(FindingList, RowsEscapeEscapedAndFoldInformationAway) {
