@@ -40,8 +40,8 @@ class Curve {
 
 Extent ExtentOf(const Curve& curve);
 
-// An axis for the curve. kByRange also takes logarithms of positive values most of which a linear axis would press flat:
-// a loss of 30 in the first steps, and 1.2 ever after.
+// An axis for the curve. kByRange also takes logarithms of positive values most of which a linear axis would press
+// flat: a loss of 30 in the first steps, and 1.2 ever after.
 ValueAxis AxisOf(const Curve& curve, ScaleKind kind);
 
 // Which end of an array signal is the one to look at: of attention entropies the lowest, of all else the highest.

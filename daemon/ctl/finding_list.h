@@ -20,7 +20,8 @@ struct NumberedFinding {
   std::string figure;  // Id of that curve, of the loss's where it has none; "" where there is no picture.
 };
 
-// Ours before those of other tools, then worst first, then earlier first; numbered in this order. Ids begin with the section's. `run` must outlive the answer.
+// Ours before those of other tools, then worst first, then earlier first; numbered in this order. Ids begin with the
+// section's. `run` must outlive the answer.
 std::vector<NumberedFinding> NumberedFindings(const Replayed& run, const std::string& section);
 
 // The id of a signal's curve in the page.

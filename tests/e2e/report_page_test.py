@@ -163,6 +163,8 @@ def test_the_pointer_reads_the_bytes_of_a_map(opened):
     said = point_at(page, "r0-attn_logit_max-by-layer", 0.999, 1 - 4.5 / LAYERS)
     match = re.fullmatch(r"step (\d+), layer 4: about ([\d.]+)", said)
     assert match and abs(float(match[2]) / logit_at(STEPS - 1, 4, 2) - 1) < 0.02, said
+    other = read_out(page, "r0-layer_grad_norm-by-layer")
+    assert re.match(rf"step {match[1]}, layer 4: about 0\.(499|5|501)\b", other), "all maps tell the same layer"
     said = point_at(page, "r0-attn_logit_max-by-layer", 0.999, 0.999)
     assert said.startswith(f"step {match[1]}, layer 0: about 3.75"), "the bottom row is layer 0"
 

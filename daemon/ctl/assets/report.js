@@ -129,6 +129,8 @@
     // Pictures of time follow one step; a map of heads speaks only when it is itself pointed at.
     run.draw = (active) => {
       for (const view of views) {
+        // One layer in all maps, so that they can be compared.
+        if (active?.steps && view.steps && view.rows === active.rows) view.line = active.line;
         if (view === active && !(view instanceof Chart)) run.say(view, view.show());
         else if (run.step !== undefined && (view instanceof Chart || view.steps)) run.say(view, view.at(run.step));
         else run.say(view);
