@@ -11,6 +11,7 @@ namespace {
 
 constexpr double kLogFromRatio = 30;
 constexpr size_t kTicksEnough = 3;  // A log axis of fewer powers of ten has ticks between them.
+constexpr double kLogRoundedBelowRatio = 20;  // Beyond, there are ticks enough between the ends.
 constexpr double kTicksOfEnds = 5;
 
 // The first of 1, 2, 5, 10 times a power of ten that is not below.
@@ -19,6 +20,13 @@ double RoundUp(double raw) {
   for (const double each : {1.0, 2.0, 5.0})
     if (each * power >= raw * (1 - 1e-9)) return each * power;
   return 10 * power;
+}
+
+double RoundDown(double raw) {
+  const double power = std::pow(10.0, std::floor(std::log10(raw)));
+  for (const double each : {5.0, 2.0})
+    if (each * power <= raw * (1 + 1e-9)) return each * power;
+  return power;
 }
 
 // Multiples of a round distance within [low, high].
@@ -81,6 +89,11 @@ ValueAxis::ValueAxis(const Extent& extent, ScaleKind kind) {
 
 ValueAxis ValueAxis::Rounded() const {
   ValueAxis wider = *this;
+  if (log_ && high_ / low_ < kLogRoundedBelowRatio) {
+    const double top = RoundUp(high_), foot = RoundDown(low_);
+    if (std::isfinite(top) && foot > 0 && foot < top) wider.low_ = foot, wider.high_ = top;
+    return wider;
+  }
   const double distance = RoundUp((high_ / 2 - low_ / 2) / kTicksOfEnds * 2);
   const double low = std::floor(low_ / distance + 1e-9) * distance;
   const double high = std::ceil(high_ / distance - 1e-9) * distance;

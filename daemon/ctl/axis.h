@@ -35,7 +35,7 @@ class ValueAxis {
   double low() const { return low_; }
   double high() const { return high_; }
   bool logarithmic() const { return log_; }
-  // A linear axis out to round values, so that ticks stand at its ends.
+  // A linear axis, or a short logarithmic one, out to round values, so that ticks stand at its ends.
   ValueAxis Rounded() const;
   double Share(double value) const;  // Within [0, 1]; 0 for NaN.
   double At(double share) const;

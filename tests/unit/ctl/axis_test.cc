@@ -40,6 +40,13 @@ TEST(ValueAxis, TakesLogarithmsWhereValuesSpanALot) {
   EXPECT_EQ(Labels(ValueAxis(Of({0.4, 4.3}), ScaleKind::kLogarithmic).Ticks(4)), (Words{"0.5", "1", "2"}));
 }
 
+TEST(ValueAxis, AShortLogAxisEndsAtItsTicksToo) {
+  const ValueAxis axis = ValueAxis(Of({1.01, 1.99}), ScaleKind::kLogarithmic).Rounded();
+  EXPECT_EQ(Labels(axis.Ticks(3)), (Words{"1", "1.5", "2"}));
+  EXPECT_EQ(Labels(ValueAxis(Of({0.4, 4.3}), ScaleKind::kLogarithmic).Rounded().Ticks(4)),
+            (Words{"0.2", "0.5", "1", "2", "5"}));
+}
+
 TEST(ValueAxis, ALogAxisPutsWhatIsNotPositiveAtItsFoot) {
   const ValueAxis axis(Of({0, 0.1, 10}), ScaleKind::kLogarithmic);
   EXPECT_TRUE(axis.logarithmic());
