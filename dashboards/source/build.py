@@ -12,9 +12,13 @@ GREEN, AMBER, RED, BLUE, PURPLE = "green", "orange", "red", "blue", "purple"  # 
 RUNBOOKS = "http://127.0.0.1:9090/user"
 
 
-def selector(*matchers, run=True):
+# A run's name may hold what a regular expression reads otherwise; Grafana escapes it only where several can be chosen.
+ANY_RUN, ONE_RUN, NO_RUN = ('run=~"$run"',), ('run="$run"',), ()
+
+
+def selector(*matchers, run=ANY_RUN):
     """{job=~"$job",run=~"$run",…}: every query is held to what the variables say."""
-    return "{" + ",".join(['job=~"$job"'] + ['run=~"$run"'] * run + list(matchers)) + "}"
+    return "{" + ",".join(['job=~"$job"', *run, *matchers]) + "}"
 
 
 @dataclass
@@ -116,6 +120,13 @@ def table(title, description, columns, by, unit="none"):
     return made
 
 
+def to_run(made, run):
+    """The panel, with a link from each value to dashboard Run; `run` is Grafana's name for the value's run."""
+    url = f"/d/gyrostat-run?var-run=${{{run}}}&${{__url_time_range}}"
+    made["fieldConfig"]["defaults"]["links"] = [link("Open this run", url, "Dashboard Run", False)]
+    return made
+
+
 # Without `current`: the published schema wants a text and a value in it, and a value would name somebody's own data
 # source. Grafana takes a missing one as {}, and then picks the default Prometheus.
 def datasource_variable():
@@ -147,15 +158,13 @@ def annotation(name, color, expr, title, body, tags):
             "step": "30s", "titleFormat": title, "textFormat": body, "tagKeys": tags}
 
 
-def annotations(run=True):
+def annotations(run=ANY_RUN):
     """What began and what was done, on every graph. By changes(): a counter that stands still marks nothing. Over
     $__rate_interval, because windows that only touch would miss what happens between the scrapes on their edge."""
-    if not run:
-        return []
-    findings = ("changes(gyrostat_findings_total" + selector('severity=~"warning|critical"') +
+    findings = ("changes(gyrostat_findings_total" + selector('severity=~"warning|critical"', run=run) +
                 "[$__rate_interval]) > 0")
     interventions = ("changes(gyrostat_interventions_total" +
-                     selector('state=~"proposed|applied|refused|rejected"') + "[$__rate_interval]) > 0")
+                     selector('state=~"proposed|applied|refused|rejected"', run=run) + "[$__rate_interval]) > 0")
     return [
         annotation("Findings", RED, findings, "{{detector}}", "{{run}}: a {{severity}} finding began",
                    "detector,severity"),
@@ -164,16 +173,16 @@ def annotations(run=True):
     ]
 
 
-def link(title, url, tooltip):
+def link(title, url, tooltip, new_tab=True):
     return {"type": "link", "title": title, "url": url, "icon": "doc", "tooltip": tooltip, "tags": [],
-            "asDropdown": False, "targetBlank": True, "includeVars": False, "keepTime": False}
+            "asDropdown": False, "targetBlank": new_tab, "includeVars": False, "keepTime": False}
 
 
-def dashboard_links(runbooks):
+def dashboard_links():
     return [{"type": "dashboards", "title": "gyrostat", "tags": ["gyrostat"], "icon": "external link", "url": "",
              "tooltip": "The other dashboards of gyrostat", "asDropdown": False, "targetBlank": False,
              "includeVars": True, "keepTime": True},
-            link("Runbooks", runbooks + "/README.md", "What each alert means, what to check and what to do")]
+            link("Runbooks", RUNBOOKS + "/README.md", "What each alert means, what to check and what to do")]
 
 
 @dataclass
@@ -185,6 +194,14 @@ class Board:
     variables: list
     rows: list
     annotations: list = field(default_factory=list)
+    runbooks: dict = field(default_factory=dict)  # Title of a panel → alerts that speak of the same.
+
+    def panel(self, number, each, position):
+        made = {"id": number, **each, "gridPos": position}
+        if alerts := self.runbooks.get(each["title"]):
+            made["links"] = [link(alert, f"{RUNBOOKS}/{alert}.md", "What it means, what to check, what to do")
+                             for alert in alerts]
+        return made
 
     def panels(self):
         made, y, number = [], 0, 0
@@ -197,18 +214,18 @@ class Board:
                 x = 0
                 for width, each in section:
                     number += 1
-                    made.append({"id": number, **each, "gridPos": {"h": height, "w": width, "x": x, "y": y}})
+                    made.append(self.panel(number, each, {"h": height, "w": width, "x": x, "y": y}))
                     x += width
                 assert x == 24, f"{self.title}: {title}: the panels are {x} columns wide"
                 y += height
         return made
 
-    def json(self, runbooks=RUNBOOKS):
+    def json(self):
         return {
             "id": None, "uid": self.uid, "title": self.title, "description": self.description,
             "tags": ["gyrostat", "training"], "timezone": "browser", "editable": False, "graphTooltip": 1,
             "schemaVersion": 39, "version": 1, "refresh": "30s", "time": {"from": "now-3h", "to": "now"},
-            "links": dashboard_links(runbooks), "annotations": {"list": self.annotations},
+            "links": dashboard_links(), "annotations": {"list": self.annotations},
             "templating": {"list": [datasource_variable(), job_variable(), *self.variables]},
             "panels": self.panels(),
         }

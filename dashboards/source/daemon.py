@@ -1,7 +1,7 @@
 """gyrostatd: the daemon's own health."""
-from .build import (AMBER, GREEN, RED, Board, Query, annotations, lines, query_variable, selector, stat)
+from .build import AMBER, GREEN, NO_RUN, RED, Board, Query, lines, query_variable, selector, stat
 
-ALL = selector('instance=~"$instance"', run=False)
+ALL = selector('instance=~"$instance"', run=NO_RUN)
 
 
 def grown(name):
@@ -94,4 +94,7 @@ INSTANCE = query_variable("instance", "Daemon", "Address that Prometheus scrapes
 DAEMON = Board(
     "gyrostat-daemon", "gyrostat / gyrostatd", "The daemon itself: does it answer, record and keep up?", [INSTANCE],
     [("Does it work?", [(4, first_row())]), ("Reports and orders", reports()), ("Journal", journal()),
-     ("Scrapes and people", scrapes())], annotations(run=False))
+     ("Scrapes and people", scrapes())],
+    runbooks={"Answers": ["GyrostatDown"], "Records": ["GyrostatNotRecording"],
+              "Configuration": ["GyrostatConfigRejected"], "Refused": ["GyrostatReportsRefused"],
+              "Waits": ["GyrostatBehind"], "Trouble": ["GyrostatHistoryLost"], "Samples": ["GyrostatSeriesDropped"]})

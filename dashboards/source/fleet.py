@@ -1,5 +1,6 @@
 """Fleet: all runs at once. Its first row says whether somebody should look at something."""
-from .build import (AMBER, GREEN, RED, Board, Query, annotations, lines, run_variable, selector, stat, table)
+from .build import (AMBER, GREEN, RED, Board, Query, annotations, lines, run_variable, selector, stat, table,
+                    to_run)
 
 ALL = selector()
 
@@ -54,8 +55,13 @@ def overview():
         ("Interventions applied",
          "sum by (run) (gyrostat_interventions_total" + selector('state="applied"') + ")"),
     ]
-    return table("Every run", "The newest report of every run. Headroom: steps until fp16 overflows at the soonest, "
+    made = table("Every run", "The newest report of every run. Headroom: steps until fp16 overflows at the soonest, "
                  "empty where the run's format cannot overflow.", columns, ["run"])
+    return to_run(made, "__data.fields.run")
+
+
+def run_lines(*arguments, **more):
+    return to_run(lines(*arguments, **more), "__field.labels.run")
 
 
 def top(expr):
@@ -63,23 +69,26 @@ def top(expr):
     return f"topk(16, {expr})"
 
 
+def what_runs_do():
+    def one(metric, *matchers):
+        return [Query(top(by_run(f"gyrostat_{metric}" + selector(*matchers))), "{{run}}")]
+    return [
+        (9, [(12, run_lines("Loss", "Training loss, nats per token; the 16 highest.", one("loss"))),
+             (12, run_lines("Gradient norm", "Global L2 norm before clipping; the 16 highest.", one("grad_norm"),
+                            log=True))]),
+        (9, [(12, run_lines("Spike score", "Share of recent steps that are outliers of loss or gradient norm; healthy "
+                            "runs stay under 0.1 %, the line at 0.4 % is where a warning begins.",
+                            one("spike_score_percent"), "percent", steps=((None, GREEN), (0.4, RED)))),
+             (12, run_lines("Largest attention logit", "The worst head of each run; from 1,000 on the loss suffers.",
+                            one("attention_logit_top", 'slot="1"'), log=True, steps=((None, GREEN), (1000, RED))))]),
+    ]
+
+
 FLEET = Board(
     "gyrostat-fleet", "gyrostat / Fleet", "All runs at once: which one needs somebody?", [run_variable(multi=True)],
     [
         ("Does anything need somebody?", [(4, first_row()), (9, [(24, overview())])]),
-        ("What the runs do", [
-            (9, [(12, lines("Loss", "Training loss, nats per token; the 16 highest.",
-                            [Query(top(by_run(f"gyrostat_loss{ALL}")), "{{run}}")])),
-                 (12, lines("Gradient norm", "Global L2 norm before clipping; the 16 highest.",
-                            [Query(top(by_run(f"gyrostat_grad_norm{ALL}")), "{{run}}")], log=True))]),
-            (9, [(12, lines("Spike score", "Share of recent steps that are outliers of loss or gradient norm; healthy "
-                            "runs stay under 0.1 %, the line at 0.4 % is where a warning begins.",
-                            [Query(top(by_run(f"gyrostat_spike_score_percent{ALL}")), "{{run}}")], "percent",
-                            steps=((None, GREEN), (0.4, RED)))),
-                 (12, lines("Largest attention logit", "The worst head of each run; from 1,000 on the loss suffers.",
-                            [Query(top(by_run("gyrostat_attention_logit_top" + selector('slot="1"'))), "{{run}}")],
-                            log=True, steps=((None, GREEN), (1000, RED))))]),
-        ]),
+        ("What the runs do", what_runs_do()),
         ("What was found and done", [
             (9, [(8, lines("Findings that began", "New findings by detector, warnings and worse.",
                            [Query("sum by (detector) (increase(gyrostat_findings_total" +

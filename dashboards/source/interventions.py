@@ -68,4 +68,7 @@ INTERVENTIONS = Board(
     [run_variable(multi=True)],
     [("Does a proposal wait, did one go wrong?", [(4, first_row())]),
      ("Before and after", before_and_after()),
-     ("The record", record())], annotations())
+     ("The record", record())],
+    annotations(),
+    {"Without an answer": ["GyrostatInterventionWaiting"], "Harmful": ["GyrostatInterventionHarmful"],
+     "Failed": ["GyrostatInterventionFailed"]})

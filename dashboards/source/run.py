@@ -1,7 +1,11 @@
 """Run: one run in full. Its first row says whether it is healthy; below, what moved first, and where."""
-from .build import (AMBER, BLUE, GREEN, RED, Board, Query, annotations, heat_map, lines, query_variable, run_variable,
-                    selector, stat, table, timeline)
+from functools import partial
 
+from . import build
+from .build import (AMBER, BLUE, GREEN, ONE_RUN, RED, Board, Query, annotations, heat_map, lines, query_variable,
+                    run_variable, stat, table, timeline)
+
+selector = partial(build.selector, run=ONE_RUN)
 ALL = selector()
 
 
@@ -72,7 +76,7 @@ def attention():
 
 
 def depth():
-    site = 'site=~"$site"'
+    site = 'site="$site"'
     return [
         (9, [(12, heat_map("Hidden RMS, layer × time", "Root mean square of the hidden state at the chosen site.",
                            by_layer("gyrostat_hidden_rms", site))),
@@ -108,7 +112,7 @@ def findings():
 
 
 SITE = query_variable("site", "Site", "Where the hidden state is taken.",
-                      'label_values(gyrostat_hidden_rms{job=~"$job",run=~"$run"}, site)', multi=False)
+                      'label_values(gyrostat_hidden_rms{job=~"$job",run="$run"}, site)', multi=False)
 
 RUN = Board(
     "gyrostat-run", "gyrostat / Run", "One run: is it healthy, what moved first, and where?",
@@ -117,4 +121,12 @@ RUN = Board(
      ("Loss and gradient", loss_and_gradient()),
      ("Findings", findings()),
      ("Attention", attention()),
-     ("Depth", depth())], annotations())
+     ("Depth", depth())],
+    annotations(ONE_RUN),
+    {"Last report": ["GyrostatRunSilent"], "Loss over time": ["GyrostatDiverging", "GyrostatSpikeNotHealing"],
+     "Gradient norm": ["GyrostatSpikeNotHealing", "GyrostatNonFinite"],
+     "Spike score over time": ["GyrostatSpikeScoreHigh"], "Reports": ["GyrostatReportsDropped"],
+     "What is open": ["GyrostatCriticalFinding", "GyrostatReplicasDiffer"],
+     "Largest attention logit, layer × time": ["GyrostatLogitsExploding", "GyrostatLogitsForecast"],
+     "QK-Clip": ["GyrostatControlLoop"], "Largest entry of the stream, layer × time": ["GyrostatOverflowNear"],
+     "Headroom over time": ["GyrostatHeadroomLow"]})

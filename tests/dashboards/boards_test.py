@@ -124,6 +124,18 @@ def test_every_panel_says_what_it_shows(name):
         assert len({target["refId"] for target in panel["targets"]}) == len(panel["targets"]) > 0
 
 
+def test_panels_link_to_runbooks_and_runs():
+    linked = set()
+    for board in BOARDS.values():
+        for panel in data_panels(board):
+            for link in panel.get("links", []):
+                linked.add(link["url"].rsplit("/", 1)[1])
+                assert link["title"] + ".md" == link["url"].rsplit("/", 1)[1]
+    assert len(linked) >= 20 and all((DASHBOARDS / "runbooks" / page).exists() for page in linked)
+    assert [panel["title"] for panel in data_panels(BOARDS["fleet.json"])
+            if "/d/gyrostat-run?" in json.dumps(panel)][:1] == ["Every run"]
+
+
 def test_the_run_has_its_maps_of_layers_over_time():
     maps = {panel["title"]: panel for panel in data_panels(BOARDS["run.json"]) if panel["type"] == "heatmap"}
     over_layers = [title for title in maps if "layer × time" in title]
