@@ -14,9 +14,10 @@ std::string FrontPage(const std::string& version, const std::string& not_ready_r
                       const std::vector<std::shared_ptr<const engine::RunState>>& runs) {
   std::string text = "gyrostatd " + version + "\n\n" +
                      (not_ready_reason.empty() ? "ready" : "not ready: " + not_ready_reason) + "\n\n" +
-                     "/metrics   for Prometheus\n"
-                     "/healthz   200 while the process answers\n"
-                     "/readyz    200 while it takes reports and records them; else 503 and why\n\n"
+                     "/metrics          for Prometheus\n"
+                     "/metrics/heads    ?run=NAME&layers=0-7,12: every head of some layers\n"
+                     "/healthz          200 while the process answers\n"
+                     "/readyz           200 while it takes reports and records them; else 503 and why\n\n"
                      "In a terminal: gyrostatctl runs, gyrostatctl watch RUN, gyrostatctl findings RUN\n\n" +
                      std::to_string(runs.size()) + (runs.size() == 1 ? " run" : " runs") + "\n";
   for (size_t i = 0; i < runs.size() && i < kRunsShownMax; ++i) {
