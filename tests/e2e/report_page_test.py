@@ -252,8 +252,12 @@ def test_every_text_can_be_read(opened, name, dark):
     assert contrasts[0][0] >= CONTRAST_MIN, contrasts[:5]
 
 
-def test_what_is_printed_is_unfolded(opened):
-    page = opened("many")
+def test_what_is_printed_is_unfolded_and_dark_on_light(opened):
+    page = opened("many", dark=True)
+    page.call("Emulation.setEmulatedMedia", media="print",
+              features=[{"name": "prefers-color-scheme", "value": "dark"}])
+    assert page.js("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.js(CONTRASTS)[0][0] >= CONTRAST_MIN
     pdf = base64.b64decode(page.call("Page.printToPDF")["data"])
     assert pdf.startswith(b"%PDF-") and count(page, "details:not([open])") == 0
 
