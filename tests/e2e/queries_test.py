@@ -3,10 +3,12 @@ annotation and rule returns data, or stands below with the reason why it cannot 
 import contextlib
 import json
 import math
+import re
 import subprocess
 import time
 
 import pytest
+import yaml
 
 import committed
 from gyrostatd import BIN, Daemon, wait_until
@@ -67,12 +69,22 @@ class Load:
             job.wait()
 
 
+def heads_job(address):
+    """The scrape job for all heads that prometheus.yaml has as a comment, for layers 0 to 1 of the run that waits."""
+    text = (committed.DASHBOARDS / "prometheus.yaml").read_text()
+    (job,) = yaml.safe_load(re.sub(r"^ *# ", "", text[text.index("# - job_name: heads"):], flags=re.M))
+    assert list(job["params"]) == ["run", "layers"]
+    return {**job, "scrape_interval": "1s", "params": {"run": ["waiting"], "layers": ["0-1"]},
+            "static_configs": [{"targets": [address]}]}
+
+
 @pytest.fixture(scope="module")
 def prometheus(tmp_path_factory):
     """A Prometheus that has watched the load until all that it brings about has happened; and since when."""
     directory = tmp_path_factory.mktemp("queries")
     with Daemon(directory, config=CONFIG) as daemon, \
-            Prometheus(directory, {"gyrostat": daemon.http}, committed.RULES) as prometheus, \
+            Prometheus(directory, {"gyrostat": daemon.http}, committed.RULES,
+                       scrapes=[heads_job(daemon.http)]) as prometheus, \
             contextlib.ExitStack() as stack:
         prometheus.wait_scraped()
         since = time.time()
@@ -132,7 +144,13 @@ def test_what_a_quiet_rule_looks_at_is_there(prometheus):
                 assert prometheus.query(selector), (place.where, selector)
 
 
-def test_no_query_is_slow_or_draws_more_than_sixteen_lines(prometheus):
+def test_all_heads_are_a_scrape_job_of_their_own(prometheus):
+    prometheus, _ = prometheus
+    heads = prometheus.query('gyrostat_head_attention_logit_max{job="heads"}')
+    assert {(each["layer"], each["head"]) for each, _ in heads} == {(str(x), str(y)) for x in (0, 1) for y in range(8)}
+
+
+def test_no_panel_draws_more_than_sixteen_lines(prometheus):
     """At one instant: over time the sixteen may change."""
     prometheus, _ = prometheus
     for name, board in committed.boards().items():
