@@ -31,6 +31,13 @@ def test_there_are_four_and_they_are_what_the_generator_says(tmp_path):
     assert checked.returncode == 1 and checked.stdout.startswith("grafana/run.json: is not what")
 
 
+def test_runbooks_can_be_published_anywhere(tmp_path):
+    subprocess.run([DASHBOARDS / "generate", "--out", tmp_path, "--runbooks", "https://books.example/g/"], check=True,
+                   capture_output=True)
+    written = "".join(path.read_text() for path in tmp_path.rglob("*.*"))
+    assert "127.0.0.1" not in written and written.count("https://books.example/g/Gyrostat") > 40
+
+
 # Schemas.
 
 @cache
