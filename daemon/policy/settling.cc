@@ -109,6 +109,12 @@ void Count(const model::Ack& ack, const OrderBook::Settled& settled, ClipState* 
   }
 }
 
+// Whether the intent of an order is still open: what a mode or a person has ended since is not sent again.
+bool IsWanted(const model::Order& order, const ClipState& s) {
+  const Intent* open = s.intents.open();
+  return open != nullptr && open->view.id == order.intent_id;
+}
+
 }  // namespace
 
 void TakeAck(const model::Ack& ack, ClipState* s, PolicyOutput* out) {
@@ -135,7 +141,7 @@ void SettleByHello(const model::Hello& hello, ClipState* s, PolicyOutput* out) {
       ack.ledger_version_after = hello.ledger_version;
       const auto settled = s->book.Settle(order.id, OrderBook::Told::kByHello);
       Count(ack, {.intent = settled->intent, .basis = settled->basis, .detailed = false}, s, out);
-    } else if (order.expires_boundary >= hello.boundary) {
+    } else if (order.expires_boundary >= hello.boundary && IsWanted(order, *s)) {
       out->orders.push_back(order);
     } else {
       s->book.Settle(order.id, OrderBook::Told::kByNobody);

@@ -247,6 +247,17 @@ TEST(Reconnect, SendsAgainWhatTheClientDoesNotKnow) {
   EXPECT_EQ(loop.Intent(1).orders_applied, 1u);
 }
 
+TEST(Reconnect, DoesNotSendAgainWhatAModeHasEnded) {
+  Loop loop(Options(Mode::kAct));
+  loop.delivers = false;
+  loop.SayHello();
+  loop.Steps(2, kHot);
+  ASSERT_EQ(loop.all.orders.size(), 1u);
+  loop.SetMode(Mode::kObserve);
+  loop.SayHello();
+  EXPECT_EQ(loop.all.orders.size(), 1u);
+}
+
 TEST(Reconnect, SettlesWhatTheHelloTellsAndLearnsTheRestFromTheAck) {
   Loop loop(Options(Mode::kAct));
   loop.SayHello();
