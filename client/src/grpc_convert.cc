@@ -83,6 +83,7 @@ void ToWire(const model::Hello& in, v1::Hello* out) {
   info->set_pre_cap(in.attn_logit.pre_cap);
   out->set_world_size(in.world_size);
   out->set_rank(in.rank);
+  out->set_agreement_lag(in.agreement_lag);
   out->set_client_version(in.client_version);
   out->set_framework(in.framework);
   out->set_first_sequence(in.first_sequence);

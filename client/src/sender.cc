@@ -142,6 +142,7 @@ void Sender::SayHello() {
   hello.attn_logit = settings.attn_logit;
   hello.world_size = settings.world_size;
   hello.rank = settings.rank;
+  hello.agreement_lag = settings.agreement_lag;
   hello.client_version = GYRO_VERSION;
   hello.framework = settings.framework;
   hello.grad_norm_convention = settings.grad_norm_clipped ? "clipped" : "unclipped";

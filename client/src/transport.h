@@ -13,7 +13,7 @@
 
 namespace gyrostat::client {
 
-inline constexpr uint32_t kTransportAbi = 1;
+inline constexpr uint32_t kTransportAbi = 2;
 
 // Encoded model:: values (base/archive.h) cross the seam; the transport turns them into protobuf and back.
 enum class WireKind : uint8_t { kHello = 1, kReport = 2, kAck = 3, kBye = 4 };

@@ -13,7 +13,7 @@
 namespace gyrostat::engine {
 namespace {
 
-constexpr uint32_t kVersion = 2;  // Of what Save writes.
+constexpr uint32_t kVersion = 3;  // Of what Save writes.
 
 // An order ends at most this many boundaries after its basis (protocol.md §1.9): evidence older than that orders
 // nothing.

@@ -138,13 +138,14 @@ struct Hello {
   ModelSpec model;
   AttnLogitInfo attn_logit;
   uint32_t world_size = 1, rank = 0;
+  uint32_t agreement_lag = 0;  // d of protocol.md §3; 0: the ranks do not agree.
   std::string client_version, framework, grad_norm_convention;
   uint64_t first_sequence = 1;
 
   template <class Archive>
   void Fields(Archive& a) {
     a(run, attempt, epoch, boundary, ledger_version, ledger, last_outcomes, allow, tau_min, model, attn_logit,
-      world_size, rank, client_version, framework, grad_norm_convention, first_sequence);
+      world_size, rank, agreement_lag, client_version, framework, grad_norm_convention, first_sequence);
   }
 };
 

@@ -11,9 +11,9 @@ std::string ObstacleOf(const Job& job, const QkClipOptions& options, ClipTerms* 
   const char* kind = model::Token(model::InterventionKind::kQkClip);
   if (std::find(job.allow.begin(), job.allow.end(), kind) == job.allow.end())
     return std::string(kind) + " is not on the job's allow-list";
-  if (job.world_size > 1)
+  if (job.world_size > 1 && job.agreement_lag == 0)
     return "the job has " + std::to_string(job.world_size) +
-           " ranks, wanted 1: more ranks need an agreement that this client does not have yet";
+           " ranks that do not agree, wanted 1, or a client that was given the job's collective";
   if (options.tau < job.tau_min)
     return "tau is " + Number(options.tau) + ", below the job's tau_min of " + Number(job.tau_min);
   std::string why;
@@ -32,6 +32,7 @@ Job JobOf(const model::Hello& hello) {
           .model = hello.model,
           .attn_logit = hello.attn_logit,
           .world_size = hello.world_size,
+          .agreement_lag = hello.agreement_lag,
           .live = true};
 }
 

@@ -20,18 +20,21 @@ struct Job {
   model::ModelSpec model;
   model::AttnLogitInfo attn_logit;
   uint32_t world_size = 1;
+  uint32_t agreement_lag = 0;  // 0: the ranks do not agree.
   bool live = false;  // Between a hello and the end of the attempt.
 
   bool HasMaster() const { return model.master_fp32.value_or(false); }  // Not known counts as no: the wider dead band.
 
   template <class Archive>
-  void Fields(Archive& a) { a(attempt, epoch, allow, tau_min, model, attn_logit, world_size, live); }
+  void Fields(Archive& a) {
+    a(attempt, epoch, allow, tau_min, model, attn_logit, world_size, agreement_lag, live);
+  }
 };
 
 Job JobOf(const model::Hello& hello);
 
-// How this job is clipped, or the standing reason why not (protocol.md §9): not on the allow-list, more than one rank,
-// tau below the job's own bound, a model or maxima that cannot be clipped from.
+// How this job is clipped, or the standing reason why not (protocol.md §9): not on the allow-list, ranks that do not
+// agree, tau below the job's own bound, a model or maxima that cannot be clipped from.
 struct ClipTerms {
   std::optional<remedy::ClipShape> shape;  // Only where `obstacle` is empty.
   double threshold = 0;                    // A head above it is clipped.

@@ -16,7 +16,7 @@ namespace {
 using model::InterventionState;
 
 // First in saved bytes; another number after any change of what is saved.
-constexpr uint32_t kFormat = 0x67700002;
+constexpr uint32_t kFormat = 0x67700003;
 
 bool SameRules(const QkClipOptions& a, const QkClipOptions& b) {
   return a.tau == b.tau && a.where == b.where && a.variant == b.variant;

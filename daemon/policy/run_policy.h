@@ -70,8 +70,8 @@ class RunPolicy {
   RunPolicy(RunPolicy&&) noexcept;
   RunPolicy& operator=(RunPolicy&&) noexcept;
 
-  // A stream opened, again or anew. Settles what the hello's outcomes tell, takes its ledger as the truth, sends what
-  // is unknown and unexpired again under its id, loses what belonged to an older attempt.
+  // A stream opened, again or anew. Settles what the hello's outcomes tell, takes its ledger as the truth, sends
+  // again under its id what is unknown, unexpired and still wanted, loses what belonged to an older attempt.
   void OnHello(const model::Hello& hello, PolicyOutput* out);
 
   // A new report, after detection. Only fresh evidence orders: a report re-sent after a reconnect (`newest_boundary` of

@@ -276,6 +276,7 @@ absl::Status FromWire(const v1::Hello& in, model::Hello* out) {
                      in.attn_logit().with_bias(), in.attn_logit().pre_cap()};
   out->world_size = std::max(1u, in.world_size());  // Absent: one rank.
   out->rank = in.rank();
+  out->agreement_lag = in.agreement_lag();
   out->client_version = CleanText(in.client_version(), kTokenBytesMax);
   out->framework = CleanText(in.framework(), kTokenBytesMax);
   out->first_sequence = std::max<uint64_t>(1, in.first_sequence());  // Absent: all.
@@ -302,6 +303,7 @@ absl::Status FromWire(const v1::Hello& in, model::Hello* out) {
                 CheckNumber("hello.tau_min", in.tau_min(), 0, 1e9),
                 CheckCount("hello.world_size", out->world_size, 1, kWorldSizeMax),
                 CheckCount("hello.rank", in.rank(), 0, out->world_size - 1),
+                CheckCount("hello.agreement_lag", in.agreement_lag(), 0, kLagMax),
                 FromWire(in.model(), &out->model),
                 FromWire("hello.ledger", in.ledger(), out->model, kReadingTicksMax, &out->ledger)});
 }

@@ -38,6 +38,7 @@ inline constexpr int64_t kReadingTicksMax = int64_t{1} << 50;
 inline constexpr int kOutcomesMax = 256;
 inline constexpr int kUserScalarsMax = 64;
 inline constexpr uint32_t kWorldSizeMax = 1u << 24;
+inline constexpr uint32_t kLagMax = 64;
 
 absl::Status FromWire(const v1::Hello& in, model::Hello* out);
 

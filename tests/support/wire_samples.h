@@ -45,6 +45,7 @@ inline v1::Hello SampleHello() {
   hello.mutable_attn_logit()->set_kind(v1::AttnLogitInfo::EXACT);
   hello.mutable_attn_logit()->set_scaled(true);
   hello.set_world_size(8);
+  hello.set_agreement_lag(1);
   hello.set_rank(0);
   hello.set_client_version("0.1.0");
   hello.set_framework("torch 1.13.1");

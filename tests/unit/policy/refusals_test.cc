@@ -36,7 +36,16 @@ TEST(Refusal, ComesFromTheJobsOwnBounds) {
   EXPECT_EQ(WhyNot([](Loop* loop) { loop->client.hello.allow.clear(); }), "qk_clip is not on the job's allow-list");
   EXPECT_EQ(WhyNot([](Loop* loop) { loop->client.hello.tau_min = 50; }), "tau is 30, below the job's tau_min of 50");
   EXPECT_EQ(WhyNot([](Loop* loop) { loop->client.hello.world_size = 8; }),
-            "the job has 8 ranks, wanted 1: more ranks need an agreement that this client does not have yet");
+            "the job has 8 ranks that do not agree, wanted 1, or a client that was given the job's collective");
+}
+
+TEST(Refusal, DoesNotComeFromRanksThatAgree) {
+  Loop loop(Options(Mode::kAct));
+  loop.client.hello.world_size = 8;
+  loop.client.hello.agreement_lag = 1;
+  loop.SayHello();
+  loop.Steps(1, kHot);
+  EXPECT_FALSE(loop.all.orders.empty());
 }
 
 TEST(Refusal, ComesFromAModelThatCannotBeClipped) {

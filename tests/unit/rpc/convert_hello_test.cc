@@ -46,6 +46,7 @@ TEST(ConvertHello, KeepsEveryField) {
   EXPECT_EQ(out.model.total_steps, std::nullopt);
   EXPECT_EQ(out.attn_logit, (model::AttnLogitInfo{model::LogitKind::kExact, true, false, false, false}));
   EXPECT_EQ(out.world_size, 8u);
+  EXPECT_EQ(out.agreement_lag, 1u);
   EXPECT_EQ(out.first_sequence, 12u);
   EXPECT_EQ(out.grad_norm_convention, "unclipped");
 }
