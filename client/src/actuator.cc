@@ -95,7 +95,7 @@ gyro_status Actuator::Poll(const BoundaryView& at, gyro_order* order) {
 bool Actuator::PlanLocal(const BoundaryView& at) {
   if (!local_.on() || failed_ || at.maxima.empty()) return false;
   if (at.kind != model::LogitKind::kExact && at.kind != model::LogitKind::kLseUpper) return false;
-  LocalEntries(at.maxima, local_, HasMaster(settings_->model), ledger_, &entries_);
+  LocalEntries(at.maxima, local_, HasMaster(settings_->model), ledger_, ledger_.version(), &entries_);
   if (entries_.empty()) return false;
   const remedy::ClipShape shape{.variant = local_.variant,
                                 .split = local_.split,

@@ -28,7 +28,7 @@ const char* Name(model::InterventionKind kind) {
 ClipMirror::ClipMirror(const Settings* settings, const model::AttemptId& attempt)
     : settings_(settings),
       attempt_(attempt),
-      keeps_maxima_(settings->allow_qk_clip && settings->world_size == 1),
+      keeps_maxima_(settings->allow_qk_clip && (settings->world_size == 1 || settings->agreement_lag > 0)),
       ledger_(settings->model.layers, settings->model.heads) {}
 
 void ClipMirror::OnFrame(const Frame& frame) {
@@ -74,7 +74,7 @@ std::string ClipMirror::Refusal(const model::Order& order) const {
   if (order.kind != model::InterventionKind::kQkClip)
     return std::string(Name(order.kind)) + " cannot be done by this client, wanted qk_clip";
   if (!settings_->allow_qk_clip) return "qk_clip is not on the job's allow-list, which has " + Joined(settings_->allow);
-  if (settings_->world_size > 1)
+  if (settings_->world_size > 1 && settings_->agreement_lag == 0)
     return "qk_clip needs agreement of ranks, and this client has none for its world of " +
            std::to_string(settings_->world_size) + " ranks";
   std::string why;
@@ -149,6 +149,29 @@ model::Ack ClipMirror::OnOutcome(const Record& record) {
   return ack;
 }
 
+void ClipMirror::OnAgreed(const model::Ack& ack) {
+  const auto open = open_.find(ack.order_id);
+  const bool applied = ack.outcome == model::AckOutcome::kApplied;
+  if (open != open_.end() && open->second.where == model::ClipWhere::kLocal && applied) {
+    const model::Order& order = open->second;
+    local_ = {.order_id = order.id, .tau = order.tau, .variant = order.variant, .split = order.split};
+  }
+  failed_ |= ack.outcome == model::AckOutcome::kFailed;
+  Follow(ack.applied, ack.ledger_version_after);
+  if (open != open_.end()) open_.erase(open);
+  Remember(ack);
+}
+
+void ClipMirror::OnAgreedLocal(const model::LocalClips& clips) { Follow(clips.applied, clips.ledger_version_after); }
+
+void ClipMirror::Follow(const model::LedgerDelta& applied, uint64_t version_after) {
+  if (applied.size() == 0) return;
+  ledger_.Apply(applied);
+  if (ledger_.version() != version_after)
+    trouble_ = "the sender's copy of the clip ledger is at version " + std::to_string(ledger_.version()) +
+               ", the ranks' at " + std::to_string(version_after) + ": no more orders are taken";
+}
+
 model::LocalClips ClipMirror::OnLocalClip(const Record& record) {
   model::LocalClips clips{.boundary = record.boundary,
                           .ledger_version_before = record.version_before,
@@ -156,7 +179,8 @@ model::LocalClips ClipMirror::OnLocalClip(const Record& record) {
                           .applied = {}};
   const Measured* measured = Find(record.boundary);
   std::vector<model::ClipEntry> entries;
-  if (measured != nullptr) LocalEntries(measured->maxima, local_, HasMaster(settings_->model), ledger_, &entries);
+  if (measured != nullptr)
+    LocalEntries(measured->maxima, local_, HasMaster(settings_->model), ledger_, ledger_.version(), &entries);
   const remedy::ClipShape shape{.variant = local_.variant,
                                 .split = local_.split,
                                 .layers = ledger_.layers(),

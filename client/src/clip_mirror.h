@@ -44,6 +44,9 @@ class ClipMirror {
   model::Ack OnOutcome(const Record& record);
   // What local mode applied, for the next report.
   model::LocalClips OnLocalClip(const Record& record);
+  // What the ranks agreed on (agreement/), told with the heads it charged, since several orders may have become one.
+  void OnAgreed(const model::Ack& ack);
+  void OnAgreedLocal(const model::LocalClips& clips);
   void OnEpoch(const Record& record);
 
   // Fills the parts of the hello that are state.
@@ -66,6 +69,7 @@ class ClipMirror {
   const Measured* Find(model::Boundary boundary) const;
   model::Ack Answer(const model::Order& order, model::AckOutcome outcome, std::string reason);
   void Remember(const model::Ack& ack);
+  void Follow(const model::LedgerDelta& applied, uint64_t version_after);
   // Repeats on the copy what the training thread did; returns the ticks it charged.
   model::LedgerDelta Repeat(const Record& record, const remedy::ClipShape& shape,
                             const std::vector<model::ClipEntry>& entries);

@@ -1,5 +1,5 @@
 // What training thread and sender both compute about clips, by the same pure functions, so that only short records
-// cross between them.
+// cross between them. (The digest of both is in agreement/.)
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "client/src/agreement/state_digest.h"
 #include "client/src/settings.h"
 #include "client/src/wire_records.h"
 #include "model/ids.h"
@@ -16,15 +17,11 @@
 
 namespace gyrostat::client {
 
-// The state digest of protocol.md §3 as far as this client has state: attempt, epoch, ledger and version, local
-// register, allow-list, bounds.
-uint64_t StateDigest(const Settings& settings, const model::AttemptId& attempt, uint32_t epoch,
-                     const remedy::ClipLedger& ledger, const LocalRegister& local);
-
-// What local mode asks for at the boundary whose forward measured `maxima` (layer-major) under the ledger as it is
-// now: a target for each head above the threshold. `*entries` is overwritten; does not allocate within its capacity.
+// What local mode asks for after a forward that measured `maxima` (layer-major) under `version` of the ledger: a target
+// for each head above the threshold; none where that version is forgotten. `*entries` is overwritten; does not allocate
+// within its capacity.
 void LocalEntries(std::span<const float> maxima, const LocalRegister& local, bool master_fp32,
-                  const remedy::ClipLedger& ledger, std::vector<model::ClipEntry>* entries);
+                  const remedy::ClipLedger& ledger, uint64_t version, std::vector<model::ClipEntry>* entries);
 
 // Whether weights have fp32 masters as far as the job said so: not known counts as no, which only widens the dead band.
 inline bool HasMaster(const model::ModelSpec& spec) { return spec.master_fp32.value_or(false); }

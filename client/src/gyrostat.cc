@@ -188,7 +188,7 @@ gyro_status gyro_state_save(gyro_client* client, const uint8_t** data, size_t* s
   if (client == nullptr || data == nullptr || size == nullptr) return GYRO_INVALID;
   try {
     client->saved_state = gc::SaveState(client->shared->attempt, client->actuator.epoch(), client->recorder.boundary(),
-                                        client->actuator.ledger(), client->actuator.Outcomes());
+                                        client->actuator.ledger(), client->actuator.Outcomes(), {});
   } catch (const std::bad_alloc&) {
     return GYRO_NO_MEMORY;
   }

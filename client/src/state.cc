@@ -8,7 +8,7 @@ namespace gyrostat::client {
 namespace {
 
 constexpr uint32_t kMagic = 0x53595247;  // "GRYS" in the file.
-constexpr uint16_t kFormat = 1;
+constexpr uint16_t kFormat = 2;
 
 // FNV-1a: finds a torn or overwritten checkpoint; nobody forges one against himself.
 uint64_t Checksum(std::string_view bytes) {
@@ -26,13 +26,14 @@ struct Contents {
   uint32_t layers = 0, heads = 0;
   uint64_t ledger_version = 0;
   model::LedgerDelta ledger;
+  std::vector<SavedRegister> registers;
   std::vector<std::pair<model::OrderId, model::AckOutcome>> outcomes;
 
   template <class Archive>
   void Fields(Archive& a) {
     a(magic, format);
     if (magic != kMagic || format != kFormat) return;
-    a(attempt, epoch, boundary, layers, heads, ledger_version, ledger, outcomes);
+    a(attempt, epoch, boundary, layers, heads, ledger_version, ledger, registers, outcomes);
   }
 };
 
@@ -40,7 +41,8 @@ struct Contents {
 
 std::string SaveState(const model::AttemptId& attempt, uint32_t epoch, model::Boundary boundary,
                       const remedy::ClipLedger& ledger,
-                      const std::vector<std::pair<model::OrderId, model::AckOutcome>>& outcomes) {
+                      const std::vector<std::pair<model::OrderId, model::AckOutcome>>& outcomes,
+                      const std::vector<SavedRegister>& registers) {
   Contents contents;
   contents.attempt = attempt;
   contents.epoch = epoch;
@@ -50,6 +52,7 @@ std::string SaveState(const model::AttemptId& attempt, uint32_t epoch, model::Bo
   contents.ledger_version = ledger.version();
   contents.ledger = ledger.Sparse();
   contents.outcomes = outcomes;
+  contents.registers = registers;
   base::ByteWriter writer;
   base::SaveTo(&writer, contents);
   writer.Put(Checksum(writer.bytes()));
@@ -75,7 +78,12 @@ std::unique_ptr<RestoredState> LoadState(std::string_view bytes, uint32_t layers
                 " heads, the model has " + std::to_string(layers) + " and " + std::to_string(heads));
   if (contents.outcomes.size() > kOutcomesKept)
     return fail("the state holds " + std::to_string(contents.outcomes.size()) + " outcomes, wanted at most 256");
+  if (contents.registers.size() > kRegistersMax)
+    return fail("the state holds " + std::to_string(contents.registers.size()) + " registers, wanted at most " +
+                std::to_string(kRegistersMax));
   auto state = std::make_unique<RestoredState>();
+  state->boundary = contents.boundary;
+  state->registers = std::move(contents.registers);
   state->ledger_version = contents.ledger_version;
   state->ledger = std::move(contents.ledger);
   state->outcomes = std::move(contents.outcomes);

@@ -1,6 +1,6 @@
 // What gyro_state_save writes into the trainer's checkpoint, and reads back: format version, shape, ledger with its
-// version, the outcomes of the last orders. Keyed by global layer and head, so that world size and sharding may
-// change.
+// version, registers, the outcomes of the last orders. Keyed by global layer and head, so that world size and sharding
+// may change.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,8 @@ namespace gyrostat::client {
 
 std::string SaveState(const model::AttemptId& attempt, uint32_t epoch, model::Boundary boundary,
                       const remedy::ClipLedger& ledger,
-                      const std::vector<std::pair<model::OrderId, model::AckOutcome>>& outcomes);
+                      const std::vector<std::pair<model::OrderId, model::AckOutcome>>& outcomes,
+                      const std::vector<SavedRegister>& registers);
 
 // Null and a sentence in `*error` when `bytes` are not a state of ours, are damaged, or come from a model of another
 // shape.

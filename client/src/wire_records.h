@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "client/src/agreement/registers.h"
 #include "gyrostat/gyrostat.h"
 #include "model/ids.h"
 #include "model/intervention.h"
@@ -14,10 +15,12 @@
 
 namespace gyrostat::client {
 
-// A ledger and outcomes out of a checkpoint.
+// A ledger, registers and outcomes out of a checkpoint.
 struct RestoredState {
+  model::Boundary boundary = 0;  // After which it was saved.
   uint64_t ledger_version = 0;
   model::LedgerDelta ledger;
+  std::vector<SavedRegister> registers;
   std::vector<std::pair<model::OrderId, model::AckOutcome>> outcomes;  // Oldest first.
 };
 

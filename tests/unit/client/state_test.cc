@@ -21,7 +21,7 @@ std::string SomeState() {
   model::OrderId id;
   id.bytes.fill(7);
   return SaveState(*model::AttemptId::FromHex("00112233445566778899aabbccddeeff"), 2, 77, SomeLedger(),
-                   {{id, model::AckOutcome::kApplied}});
+                   {{id, model::AckOutcome::kApplied}}, {{.id = 5, .value = {.to = 2, .first = 70, .ramp = 50}}});
 }
 
 TEST(State, ComesBackAsItWasSaved) {
@@ -32,6 +32,10 @@ TEST(State, ComesBackAsItWasSaved) {
   EXPECT_EQ(state->ledger, SomeLedger().Sparse());
   ASSERT_EQ(state->outcomes.size(), 1u);
   EXPECT_EQ(state->outcomes[0].second, model::AckOutcome::kApplied);
+  EXPECT_EQ(state->boundary, 77u);
+  ASSERT_EQ(state->registers.size(), 1u);
+  EXPECT_EQ(state->registers[0].id, 5u);
+  EXPECT_EQ(state->registers[0].value, (Register{.to = 2, .first = 70, .ramp = 50}));
 }
 
 TEST(State, CutAtAnyByteIsRefused) {
@@ -59,7 +63,7 @@ TEST(State, RefusalsSayWhy) {
   std::string newer = SomeState();
   newer[4] = 9;
   EXPECT_EQ(LoadState(newer, 3, 4, &error), nullptr);
-  EXPECT_EQ(error, "the state has format 9, wanted 1");
+  EXPECT_EQ(error, "the state has format 9, wanted 2");
   EXPECT_EQ(LoadState(SomeState() + "x", 3, 4, &error), nullptr);
   EXPECT_NE(error.find("is cut or damaged"), std::string::npos);
   EXPECT_EQ(LoadState(SomeState(), 3, 8, &error), nullptr);
@@ -68,7 +72,7 @@ TEST(State, RefusalsSayWhy) {
 
 TEST(State, OfAModelWithoutKnownShapeIsEmptyAndFine) {
   std::string error;
-  const std::string bytes = SaveState({}, 0, 0, remedy::ClipLedger(), {});
+  const std::string bytes = SaveState({}, 0, 0, remedy::ClipLedger(), {}, {});
   EXPECT_NE(LoadState(bytes, 0, 0, &error), nullptr) << error;
 }
 

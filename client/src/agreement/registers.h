@@ -1,0 +1,100 @@
+// Registers: everything that an order may set and that is not a clip (protocol.md §5). Learning-rate scale, envelopes,
+// DeepNorm alpha and beta: each has a value, a version that counts its sets, and possibly a ramp. A set names the
+// version it expects, so that a second delivery finds another one and is void.
+//
+// Pure; not thread-safe. No allocation after construction.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/archive.h"
+#include "model/ids.h"
+
+namespace gyrostat::client {
+
+// Which register is which. Do not change the values: they reach the trainer's checkpoint. Rays of the learning rate
+// (protocol.md §6) come in pairs of cap and slope; alpha and beta have one register for each layer.
+enum RegisterId : uint32_t {
+  kRegisterLrScale = 0,
+  kRegisterRays = 16,  // cap, slope, cap, slope, ...
+  kRegisterAlphas = 64,
+  kRegisterBetas = 64 + 2 * 1024,
+  kRegistersMax = 64 + 4 * 1024,
+};
+
+// What a register may be set to. Part of the state digest: all ranks must have the same.
+struct RegisterBounds {
+  float min = 0, max = 0;  // Of the value. max 0: the register does not exist here.
+  double ln_change = 0;    // |ln(new / old)| at most this. 0: any change.
+  uint32_t ramp_max = 0;   // Boundaries.
+  float initial = 1;       // Before it is ever set.
+};
+
+struct Register {
+  float from = 1, to = 1;
+  int64_t first = 0;  // The boundary at which the ramp begins; signed, since it may have begun before a restart.
+  uint32_t ramp = 0;
+  uint32_t version = 0;
+  bool operator==(const Register&) const = default;
+  template <class Archive>
+  void Fields(Archive& a) { a(from, to, first, ramp, version); }
+
+  // The value from boundary `at` on: geometric from `from` to `to`, the same bits on every machine.
+  float At(model::Boundary at) const;
+};
+
+// A register that stands in a checkpoint.
+struct SavedRegister {
+  uint32_t id = 0;
+  Register value;
+  template <class Archive>
+  void Fields(Archive& a) { a(id, value); }
+};
+
+class RegisterFile {
+ public:
+  RegisterFile() = default;
+  // As many registers as bounds.
+  explicit RegisterFile(std::vector<RegisterBounds> bounds);
+
+  size_t size() const { return registers_.size(); }
+  const Register& at(uint32_t id) const { return registers_[id]; }
+  const RegisterBounds& bounds(uint32_t id) const { return bounds_[id]; }
+
+  // What is wrong with such a set at `boundary`; null: nothing. Never clamps.
+  const char* Refusal(uint32_t id, float value, uint32_t ramp, model::Boundary boundary) const;
+  // Whether `expected` (mod 2^24) is the version now. A set that expects another is void.
+  bool Expects(uint32_t id, uint32_t expected) const;
+  void Set(uint32_t id, float value, uint32_t ramp, model::Boundary boundary);
+
+  // What the model shows a register to be (alpha read back); NaN where it was not read. In the digest, since ranks with
+  // different alpha keep equal weights for a while.
+  void Observe(uint32_t id, float value);
+
+  // As new: an epoch without a checkpoint.
+  void Reset();
+  // Registers that were ever set.
+  std::vector<SavedRegister> Saved() const;
+  // False, and nothing changed, when an id or a value does not fit. Ramps go on where they stood: boundary `then` of
+  // the one who saved is boundary `now` here.
+  bool Restore(std::span<const SavedRegister> saved, model::Boundary then, model::Boundary now);
+
+  // Of all registers and of what was observed.
+  uint64_t hash() const { return set_hash_ + observed_hash_; }
+  // Of bounds alone.
+  uint64_t BoundsHash() const;
+
+ private:
+  uint64_t HashOf(uint32_t id) const;
+  uint64_t ObservedHash(uint32_t id) const;
+
+  std::vector<RegisterBounds> bounds_;
+  std::vector<float> observed_;
+  std::vector<Register> registers_;
+  uint64_t set_hash_ = 0, observed_hash_ = 0;  // Sums, so that one change costs one term.
+};
+
+}  // namespace gyrostat::client
