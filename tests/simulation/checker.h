@@ -1,0 +1,132 @@
+// Knows the truth and holds the ranks to it: the invariants I1 to I8 of protocol.md §10.
+//
+// It keeps a state of its own for every rank, moved by its own small arithmetic from what really was measured, put into
+// R and broken, and compares it with what each rank holds after each boundary. So "all or none" (I1), "lambda never
+// falls" (I2), "lambda is the maximum of all applied targets" (I3) and "no decision depends on a clock" (I5) become one
+// question: does this rank stand where it should? Wrong refusals are found the same way.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "client/src/agreement/agreement.h"
+#include "client/src/agreement/leader_desk.h"
+#include "client/src/settings.h"
+#include "simulation/plan.h"
+
+namespace gyrostat::simulation {
+
+// What a rank stands at, as far as ranks must agree on it.
+struct StateView {
+  uint32_t epoch = 0;
+  std::vector<remedy::Ticks> ledger = {};
+  double local_tau = 0;
+  uint32_t local_version = 0;
+  std::vector<client::Register> registers = {};
+  float alpha = 1;  // As the model really has it.
+  bool unsure = false;
+  bool operator==(const StateView&) const = default;
+};
+StateView ViewOf(const client::Agreement& rank, float alpha);
+
+// What one rank put into R.
+struct FillView {
+  StateView state;
+  bool not_ready = false;
+  std::vector<float> maxima;
+  bool usable = true;
+  std::vector<uint64_t> head_bits;  // 0: not this rank's.
+  const client::Proposal* proposal = nullptr;
+};
+
+struct Tally {
+  uint64_t boundaries = 0, attempts = 0, epochs = 0, unsure = 0;
+  uint64_t applied = 0, local = 0, refused = 0, voided = 0, held = 0, foreign = 0, registers = 0;
+  uint64_t acks_applied = 0, acks_expired = 0, acks_refused = 0, acks_failed = 0, acks_other = 0, at_the_edge = 0;
+  void Add(const Tally& other);
+  std::string ToString() const;
+};
+
+class Checker {
+ public:
+  Checker(const Plan* plan, const client::Settings* settings) : plan_(plan), settings_(settings) {}
+
+  // The first thing that was wrong; empty: nothing.
+  const std::string& violation() const { return violation_; }
+  Tally tally;
+
+  void BeginAttempt(const model::AttemptId& attempt, const StateView& begin);
+  void OnFill(uint32_t rank, model::Boundary b, const FillView& fill);
+  void OnCollectiveFailed(uint32_t rank, model::Boundary of) { failed_[{rank, of}] = true; }
+  void OnApplyFailed(uint32_t rank, model::Boundary b) { apply_failed_[{rank, b}] = true; }
+  // Between boundary `after` and the next; a ledger and registers out of a checkpoint or zeros.
+  void OnNewEpoch(uint32_t rank, model::Boundary after, const StateView& begin);
+  // The trainer copied the weights of whole ranks to the others.
+  void OnRepaired() { diverged_.assign(plan_->ranks(), false); }
+  // All ranks have passed boundary `b`, and one of them saved this.
+  void OnSaved(model::Boundary b, const model::LedgerDelta& ledger);
+  // Every order that the leader was given, with the boundary after which it must not be applied.
+  void OnOrder(const model::Order& order, bool approved);
+  void OnRegisterOrder(const client::RegisterOrder& order);
+  void OnAck(const model::Ack& ack);
+  void EndAttempt(bool clean);
+
+  bool diverged(uint32_t rank) const { return diverged_[rank]; }
+
+ private:
+  struct Round {
+    std::map<uint32_t, FillView> fills;
+    std::optional<client::Proposal> proposal;
+    std::vector<float> measured;        // The maximum over ranks, NaN where it is broken.
+    bool usable = true, complete = false;
+    std::vector<StateView> after;       // The true states after the boundary, with alpha as in R.
+    std::vector<remedy::Ticks> lambda;  // Under which this forward ran.
+    bool acted = false;
+  };
+  struct Known {
+    model::Boundary expires = 0;
+    uint32_t epoch = 0;
+    model::AttemptId attempt;
+    bool approved = true, endless = false;
+  };
+  // What all ranks must do at a boundary.
+  struct Effect {
+    bool acts = false;
+    std::vector<remedy::Ticks> ledger;
+    bool sets_local = false, sets_registers = false;
+  };
+
+  void Complete(model::Boundary b);
+  Effect Decide(model::Boundary b, const Round& round, const StateView& state);
+  void DecideClip(model::Boundary b, const client::Proposal& p, Effect* effect, const StateView& state);
+  bool AddTargets(model::Boundary put_in, model::Boundary b, const client::Proposal& p,
+                  std::vector<remedy::Ticks>* targets) const;
+  void AddLocal(const Round& round, const StateView& state, Effect* effect);
+  // Group mates are charged with the largest of the group.
+  std::vector<remedy::Ticks> Charged(const std::vector<remedy::Ticks>& now,
+                                     const std::vector<remedy::Ticks>& targets) const;
+  void DecideRegisters(model::Boundary b, const client::Proposal& p, const StateView& state, Effect* effect);
+  void CompareState(uint32_t rank, model::Boundary b, const StateView& seen, const StateView& wanted);
+  void CompareWeights(model::Boundary b, const Round& round);
+  void CheckExpiry(model::Boundary b, const client::Proposal& p);
+  bool AllEqual(const Round& round) const;
+  void Violate(const std::string& what);
+
+  const Plan* plan_;
+  const client::Settings* settings_;
+  std::string violation_;
+  model::AttemptId attempt_;
+  std::map<model::Boundary, Round> rounds_;
+  std::vector<StateView> truth_;
+  std::map<std::pair<uint32_t, model::Boundary>, StateView> epochs_;
+  std::map<std::pair<uint32_t, model::Boundary>, bool> failed_, apply_failed_;
+  std::map<model::OrderId, Known> orders_;
+  std::map<client::OrderTag, model::OrderId> tags_;
+  std::vector<bool> diverged_;
+  model::Boundary epoch_begins_ = 0;  // The first boundary that may be a basis.
+};
+
+}  // namespace gyrostat::simulation
