@@ -83,7 +83,8 @@ std::string Plan::ToString() const {
   char text[512];
   std::snprintf(text, sizeof(text),
                 "seed %llu: %u replicas x %u shards, %u key heads, growth %.3f, %s, %s; crash %.3f pause %.3f "
-                "reset %.3f collective %.3f apply %.3f binding %.3f alpha %.3f edge %.2f forged %.2f stream %.3f daemon %.3f",
+                "reset %.3f collective %.3f apply %.3f binding %.3f alpha %.3f edge %.2f forged %.2f stream %.3f "
+                "daemon %.3f",
                 static_cast<unsigned long long>(seed), replicas, shards, kv_heads, growth, model::Token(where),
                 model::Token(mode), crash, pause, reset, collective_fails, apply_fails, binding_breaks, alpha_touched,
                 order_edge, order_forged, stream_breaks, daemon_restarts);
