@@ -1,6 +1,7 @@
 #include "config/keys.h"
 
 #include "base/endpoint.h"
+#include "config/detect_keys.h"
 #include "config/key_types.h"
 #include "config/run_keys.h"
 #include "rpc/listen_address.h"

@@ -1,5 +1,4 @@
-// The keys of policy/ and detect/: how runs are judged and what may be done about it. All of them reload. Private to
-// config/.
+// The keys of policy/: what may be done about a run. All of them reload. Private to config/.
 #pragma once
 
 #include <vector>
@@ -9,7 +8,5 @@
 namespace gyrostat::config {
 
 void AppendPolicyKeys(std::vector<Key>* keys);
-void AppendDetectKeys(std::vector<Key>* keys);
-void AppendDetectOrders(std::vector<Order>* orders);
 
 }  // namespace gyrostat::config

@@ -1,8 +1,10 @@
 #include "config/suggest.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <numeric>
 #include <string_view>
+#include <utility>
 
 namespace gyrostat::config {
 namespace {
@@ -32,14 +34,18 @@ std::string_view LastPart(std::string_view name) { return name.substr(name.rfind
 
 std::string Nearest(const std::string& typed, const std::vector<std::string>& names) {
   if (typed.size() > kTypedMax) return "";
+  // A third of the whole may be wrong; of the last part alone less, since many sections share such words.
+  const size_t word = LastPart(typed).size();
+  const size_t whole_max = std::max<size_t>(word / 3, 1), last_max = std::max<size_t>(word / 4, 1);
   std::string best;
-  size_t best_distance = std::max<size_t>(LastPart(typed).size() / 3, 1) + 1;  // A third of the word may be wrong.
+  std::pair best_distance{SIZE_MAX, SIZE_MAX};  // Of the nearer of the two, then of the whole: the same section first.
   for (const std::string& name : names) {
-    const size_t distance = std::min(Distance(typed, name), Distance(LastPart(typed), LastPart(name)));
-    if (distance < best_distance) {
-      best_distance = distance;
-      best = name;
-    }
+    const size_t whole = Distance(typed, name), last = Distance(LastPart(typed), LastPart(name));
+    if (whole > whole_max && last > last_max) continue;
+    const std::pair distance{std::min(whole, last), whole};
+    if (distance >= best_distance) continue;
+    best_distance = distance;
+    best = name;
   }
   return best;
 }

@@ -1,7 +1,9 @@
 #include "detect/catalog.h"
 
+#include <algorithm>
 #include <array>
 
+#include "detect/capped.h"
 #include "detect/rivals/trainer_rules.h"
 #include "detect/rivals/window_rules.h"
 #include "model/presets.h"
@@ -31,6 +33,23 @@ constexpr std::array kRivals = {
 };
 constexpr std::string_view kOurs = "gyrostat";
 
+constexpr std::array<std::string_view, kDetectors> kNames = {
+    "nonfinite", "loss_spike", "grad_spike", "spike_score", "attn_logit", "divergence", "grad_growth",
+    "grad_roughness", "log_z", "update_ratio", "adam_eps", "loss_scale", "attn_entropy", "grad_profile",
+    "ln_input", "depth_profile", "headroom", "dead_depth", "warmup", "instrument", "rank_outlier", "silence"};
+
+// Only those that may speak, and no louder than they may.
+std::vector<Made> Voiced(std::vector<Made> all, const std::array<Voice, kDetectors>& voices) {
+  std::vector<Made> voiced;
+  for (Made& detector : all) {
+    const Voice& voice = voices[DetectorIndex(detector->name())];
+    if (!voice.enabled) continue;
+    const bool capped = voice.severity_max < model::Severity::kCritical;
+    voiced.push_back(capped ? std::make_unique<Capped>(std::move(detector), voice.severity_max) : std::move(detector));
+  }
+  return voiced;
+}
+
 }  // namespace
 
 std::vector<std::unique_ptr<Detector>> MakeDetectors(const DetectOptions& options, const model::ModelSpec& declared) {
@@ -58,13 +77,13 @@ std::vector<std::unique_ptr<Detector>> MakeDetectors(const DetectOptions& option
   detectors.push_back(std::make_unique<Warmup>(options.warmup, spec));
   detectors.push_back(std::make_unique<Instrument>(options.instrument, spec));
   detectors.push_back(std::make_unique<RankOutlier>(options.rank_outlier));
-  return detectors;
+  return Voiced(std::move(detectors), options.voices);
 }
 
-std::vector<std::string_view> DetectorNames() {
-  return {"nonfinite", "loss_spike", "grad_spike", "spike_score", "attn_logit", "divergence", "grad_growth",
-          "grad_roughness", "log_z", "update_ratio", "adam_eps", "loss_scale", "attn_entropy", "grad_profile",
-          "ln_input", "depth_profile", "headroom", "dead_depth", "warmup", "instrument", "rank_outlier", "silence"};
+std::vector<std::string_view> DetectorNames() { return {kNames.begin(), kNames.end()}; }
+
+size_t DetectorIndex(std::string_view name) {
+  return static_cast<size_t>(std::find(kNames.begin(), kNames.end(), name) - kNames.begin());
 }
 
 std::vector<std::string_view> RuleSetNames() {

@@ -1,6 +1,7 @@
 // Name → detector: the list of what there is, in the order in which they run; and the rule sets of --rules.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -30,7 +31,21 @@
 
 namespace gyrostat::detect {
 
+// What a detector may say, whatever it sees.
+struct Voice {
+  bool enabled = true;  // False: it is not made.
+  model::Severity severity_max = model::Severity::kCritical;  // Severer findings are said as this.
+  template <class Archive>
+  void Fields(Archive& a) { a(enabled, severity_max); }
+};
+
+// Names of every detector, silence included, in the order in which they run; for metrics that are created at 0.
+std::vector<std::string_view> DetectorNames();
+inline constexpr size_t kDetectors = 22;
+size_t DetectorIndex(std::string_view name);  // In DetectorNames(); kDetectors for a name that is not one.
+
 struct DetectOptions {
+  std::array<Voice, kDetectors> voices;  // In the order of DetectorNames().
   NonfiniteOptions nonfinite;
   SpikeOptions loss_spike = LossSpikeDefaults();
   SpikeOptions grad_spike = GradSpikeDefaults();
@@ -55,17 +70,15 @@ struct DetectOptions {
   AttnEntropyOptions attn_entropy;
   template <class Archive>
   void Fields(Archive& a) {
-    a(nonfinite, loss_spike, grad_spike, spike_score, attn_logit, silence, divergence, grad_growth, grad_roughness,
-      log_z, update_ratio, adam_eps, loss_scale, attn_entropy, depth_profile, grad_profile, ln_input, headroom,
-      dead_depth, warmup, instrument, rank_outlier);
+    a(voices, nonfinite, loss_spike, grad_spike, spike_score, attn_logit, silence, divergence, grad_growth,
+      grad_roughness, log_z, update_ratio, adam_eps, loss_scale, attn_entropy, depth_profile, grad_profile, ln_input,
+      headroom, dead_depth, warmup, instrument, rank_outlier);
   }
 };
 
-// All detectors of one run that read reports, fresh. silence is not among them.
+// All detectors of one run that read reports, fresh, but for those that `voices` switches off. silence is not among
+// them.
 std::vector<std::unique_ptr<Detector>> MakeDetectors(const DetectOptions& options, const model::ModelSpec& spec);
-
-// Names of every detector, silence included; for metrics that are created at 0.
-std::vector<std::string_view> DetectorNames();
 
 // The rule sets: "gyrostat" first, which is MakeDetectors, then the rules of other tools (rivals/). Rivals are for
 // comparison: a daemon never runs them, and DetectorNames() does not list them.

@@ -73,9 +73,13 @@ struct Run::State {
     for (model::Finding& finding : found) findings.Take(std::move(finding), &out->findings);
     found.clear();
   }
+  // Of silence, which stands outside the detectors because it needs the clock.
   void TakeFound(std::optional<model::Finding> finding, RunOutput* out) {
-    if (finding) findings.Take(*std::move(finding), &out->findings);
+    if (!finding || !SilenceVoice().enabled) return;
+    finding->severity = std::min(finding->severity, SilenceVoice().severity_max);
+    findings.Take(*std::move(finding), &out->findings);
   }
+  const detect::Voice& SilenceVoice() const { return options.detect.voices[detect::DetectorIndex("silence")]; }
   void Break(detect::Break kind, RunOutput* out);
   void SetSpec(const model::ModelSpec& new_spec, detect::Break kind, RunOutput* out);
   void TellContest(const Stamp& now, RunOutput* out);
@@ -257,8 +261,9 @@ void Run::State::On(const ByeEvent& event, const Stamp& now, RunOutput* out) {
 }
 
 void Run::State::On(const TickEvent&, const Stamp& now, RunOutput* out) {
-  TakeFound(silence.OnTick(now.mono_ms), out);
-  out->changed = !out->findings.empty();
+  std::optional<model::Finding> finding = silence.OnTick(now.mono_ms);
+  out->changed = finding.has_value();  // The run is silent, whether or not that is said.
+  TakeFound(std::move(finding), out);
 }
 
 void Run::State::On(const ModeEvent& event, const Stamp&, RunOutput* out) {
@@ -288,6 +293,7 @@ void Run::State::On(const OptionsEvent& event, const Stamp&, RunOutput* out) {
   silence = detect::Silence(options.detect.silence);
   base::ByteReader silence_in(saved_silence.bytes());
   base::LoadFrom(&silence_in, &silence);
+  if (!SilenceVoice().enabled) findings.End("silence", last.step, &out->findings);
   auto made = attempts.any() ? detect::MakeDetectors(options.detect, spec) : decltype(detectors){};
   for (const auto& old : detectors) {
     base::ByteWriter saved;

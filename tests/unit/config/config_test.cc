@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <set>
 #include <sstream>
 
 #include "support/paths.h"
@@ -72,6 +73,13 @@ TEST(Config, ReachesTheOptionsOfEveryRoom) {
   EXPECT_EQ(detect.loss_spike.heal_records, 5u);
   EXPECT_EQ(detect.loss_spike.enter_sigmas, 10);
   EXPECT_NE(detect.grad_spike.heal_records, 5u) << "the other detector keeps its own";
+  const detect::Voice& entropy = detect.voices[detect::DetectorIndex("attn_entropy")];
+  EXPECT_FALSE(entropy.enabled);
+  EXPECT_EQ(entropy.severity_max, model::Severity::kCritical);
+  const detect::Voice& profile = detect.voices[detect::DetectorIndex("grad_profile")];
+  EXPECT_TRUE(profile.enabled);
+  EXPECT_EQ(profile.severity_max, model::Severity::kInfo);
+  EXPECT_EQ(detect.grad_profile.high_per_layer, 20);
   EXPECT_EQ(config->engine.shards, 7u);
   EXPECT_EQ(config->telemetry.ended_ttl, base::Milliseconds(60000));
 }
@@ -147,6 +155,81 @@ TEST(Config, ShipsItsDefaultFile) {
   if (std::getenv("GYROSTAT_UPDATE_GOLDEN") != nullptr) std::ofstream(shipped) << DefaultYaml();
   EXPECT_EQ(Read(shipped), DefaultYaml()) << "GYROSTAT_UPDATE_GOLDEN=1 rewrites it";
   EXPECT_TRUE(LoadFile(shipped).ok());
+}
+
+std::string BytesOf(const detect::DetectOptions& options) {
+  detect::DetectOptions copy = options;
+  base::ByteWriter out;
+  base::SaveTo(&out, copy);
+  return out.Take();
+}
+
+// A key of the default file, with the text of its range: "A number from 3 to 100. (reload)".
+struct Shown {
+  std::string key, range;
+};
+std::vector<Shown> DetectKeys() {
+  std::vector<Shown> keys;
+  std::string section, range;
+  bool within = false;
+  for (const std::string& line : Lines(DefaultYaml())) {
+    if (!line.empty() && line[0] != ' ') within = line == "detect:";
+    if (!within || line.size() < 4 || line == "detect:") continue;
+    const size_t colon = line.find(':');
+    if (line[2] != ' ') section = line.substr(2, colon - 2);
+    else if (line[4] == '#') range = line.substr(6);
+    else keys.push_back({"detect." + section + "." + line.substr(4, colon - 4), range});
+  }
+  return keys;
+}
+
+// Both ends of the range, or all choices.
+std::vector<std::string> Ends(const std::string& range) {
+  std::vector<std::string> ends;
+  std::istringstream words(range.substr(0, range.rfind(". (reload)")));
+  for (std::string word; words >> word;) {
+    if (word.back() == ',') word.pop_back();
+    ends.push_back(word);
+  }
+  if (range.rfind("One of", 0) == 0) return {ends.begin() + 2, ends.end()};
+  return {ends[ends.size() - 3], ends.back()};
+}
+
+// No two keys share a field, no key misses its own, and each end of each range is a value that the options of the
+// running detectors come back from bytes with: a reload is journalled.
+TEST(Config, EachKeyOfADetectorIsAFieldOfItsOwn) {
+  const std::string defaults = BytesOf({});
+  std::vector<std::string> owner(defaults.size());
+  const std::vector<Shown> keys = DetectKeys();
+  EXPECT_GT(keys.size(), 150u);
+  for (const Shown& each : keys) {
+    bool changed = false;
+    for (const std::string& value : Ends(each.range)) {
+      Config config;
+      ASSERT_TRUE(Set(each.key, value, "test", &config).ok()) << each.key << " " << value << " of " << each.range;
+      const std::string bytes = BytesOf(config.engine.run.detect);
+      ASSERT_EQ(bytes.size(), defaults.size());
+      for (size_t i = 0; i < bytes.size(); ++i) {
+        if (bytes[i] == defaults[i]) continue;
+        changed = true;
+        EXPECT_TRUE(owner[i].empty() || owner[i] == each.key) << owner[i] << " and " << each.key << " at " << i;
+        owner[i] = each.key;
+      }
+      base::ByteReader in(bytes);
+      detect::DetectOptions back;
+      // A file that crosses the default of a partner is refused, and need not come back.
+      const bool accepted = Parse(each.key + ": " + value, "f").ok();
+      EXPECT_TRUE(!accepted || base::LoadFrom(&in, &back)) << each.key << " = " << value;
+    }
+    EXPECT_TRUE(changed) << each.key;
+  }
+}
+
+TEST(Config, HasASectionForEachDetector) {
+  std::set<std::string> sections;
+  for (const Shown& each : DetectKeys()) sections.insert(each.key.substr(7, each.key.rfind('.') - 7));
+  const std::vector<std::string_view> names = detect::DetectorNames();
+  EXPECT_EQ(sections, std::set<std::string>(names.begin(), names.end()));
 }
 
 TEST(Config, KnowsWhatNeedsARestart) {

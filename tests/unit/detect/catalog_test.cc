@@ -165,11 +165,82 @@ INSTANTIATE_TEST_SUITE_P(Catalog, RuleSet, ::testing::ValuesIn(RuleSetNames()), 
   return name;
 });
 
+// Every threshold of the detectors of EventfulRun doubled or so, and no window.
+DetectOptions OtherThresholds() {
+  DetectOptions options;
+  options.nonfinite = {.lasting_reports = 6, .scaled_lasting_reports = 40, .heal_reports = 6};
+  options.loss_spike.enter_sigmas = options.grad_spike.enter_sigmas = 14;
+  options.loss_spike.abandon_records = options.grad_spike.abandon_records = 800;
+  options.spike_score.spikes_min = 8;
+  options.attn_logit.tau = 50;
+  options.attn_logit.quiet_reports = 128;
+  options.divergence.long_deviations = 14;
+  options.divergence.hold_records = 8;
+  options.grad_growth.warning_ratio = 8;
+  options.grad_growth.hold_reports = 32;
+  options.grad_roughness.info_roughness = 0.8;
+  options.log_z.drift_nats = 10;
+  options.update_ratio.ratio = 6;
+  options.adam_eps.hold_reports = 128;
+  options.loss_scale.halvings = 6;
+  options.attn_entropy = {.entropy_min_nats = 0.1, .fall_ratio = 8, .hold_reports = 20, .heads_share = 0.1,
+                          .quiet_reports = 128};
+  options.grad_profile.high_reports = 10;
+  options.ln_input.level_reports = 16;
+  options.depth_profile.decided_nats = 6;
+  options.headroom.level_reports = 6;
+  options.dead_depth.dead_reports = 128;
+  options.warmup.ramp_nats = 0.4;
+  options.instrument.wrong_reports = 16;
+  options.rank_outlier.offences = 32;
+  return options;
+}
+
+TEST(Catalog, StateOutlivesAChangeOfThresholdsAndCapsAtAnyStep) {
+  DetectOptions capped = OtherThresholds();
+  for (Voice& voice : capped.voices) voice.severity_max = model::Severity::kInfo;
+  auto detectors = MakeDetectors(DetectOptions(), Spec());
+  std::vector<model::Finding> said;
+  for (const model::Report& report : EventfulRun(260)) {
+    for (const auto& detector : detectors) detector->Observe(report, &said);
+    if (report.step % 20 != 0) continue;
+    for (const DetectOptions& options : {OtherThresholds(), capped}) {
+      const auto others = MakeDetectors(options, Spec());
+      ASSERT_EQ(others.size(), detectors.size());
+      for (size_t i = 0; i < others.size(); ++i) {
+        base::ByteWriter saved, again;
+        detectors[i]->Save(&saved);
+        base::ByteReader in(saved.bytes());
+        EXPECT_TRUE(others[i]->Load(&in)) << others[i]->name() << " at " << report.step;
+        others[i]->Save(&again);
+        EXPECT_EQ(again.bytes(), saved.bytes()) << others[i]->name() << " at " << report.step;
+      }
+    }
+  }
+}
+
+TEST(Catalog, MakesOnlyTheDetectorsThatMaySpeak) {
+  const std::vector<std::string_view> names = DetectorNames();
+  ASSERT_EQ(names.size(), kDetectors);
+  for (size_t off = 0; off < kDetectors; ++off) {
+    DetectOptions options;
+    options.voices[off].enabled = false;
+    EXPECT_EQ(DetectorIndex(names[off]), off);
+    std::set<std::string_view> made;
+    const auto detectors = MakeDetectors(options, Spec());
+    for (const auto& detector : detectors) made.insert(detector->name());
+    EXPECT_FALSE(made.contains(names[off]));
+    EXPECT_EQ(made.size(), names[off] == "silence" ? kDetectors - 1 : kDetectors - 2);
+  }
+  EXPECT_EQ(DetectorIndex("no such"), kDetectors);
+}
+
 TEST(Catalog, OptionsComeBackFromBytes) {
   DetectOptions options;
   options.attn_logit.tau = 30;
   options.grad_spike.enter_sigmas = 9;
   options.attn_entropy.quiet_reports = 7;
+  options.voices[3] = {.enabled = false, .severity_max = model::Severity::kInfo};
   base::ByteWriter out;
   base::SaveTo(&out, options);
   base::ByteReader in(out.bytes());
@@ -178,6 +249,8 @@ TEST(Catalog, OptionsComeBackFromBytes) {
   EXPECT_EQ(back.attn_logit.tau, 30);
   EXPECT_EQ(back.grad_spike.enter_sigmas, 9);
   EXPECT_EQ(back.attn_entropy.quiet_reports, 7u);
+  EXPECT_FALSE(back.voices[3].enabled);
+  EXPECT_EQ(back.voices[3].severity_max, model::Severity::kInfo);
   EXPECT_EQ(back.grad_spike.signal, Signal::kGradNorm);
 }
 
