@@ -168,6 +168,7 @@ constexpr char kReplayExamples[] =
     "  gyrostatctl replay train.log                          any trainer's log; the format is found\n"
     "  gyrostatctl replay trainer_state.json events.out.*    several files, several formats\n"
     "  gyrostatctl replay --html report.html wandb.csv       a page to look at and send on\n"
+    "  gyrostatctl replay --config tuned.yaml --model gpt2 *.log  other thresholds on the same runs\n"
     "  gyrostatctl replay --fail-on critical run.jsonl       exit 1 on a critical finding: for scripts\n"
     "  gyrostatctl replay --map loss=train/ce --map step=it odd.csv\n"
     "  gyrostatctl replay --map 'attn_logit_max=attn/{layer}/{head}/max' odd.jsonl\n"
@@ -198,6 +199,8 @@ void AddReplay(CLI::App* app, Draft* draft) {
   rules.emplace_back("all");
   sub->add_option("--rules", draft->rules, "Whose rules judge (gyrostat)")
       ->check(CLI::IsMember(rules))->allow_extra_args(false);
+  sub->add_option("--config", request.config, "A gyrostatd configuration file: its thresholds judge, and no defaults")
+      ->option_text("FILE");
   sub->add_option("--html", request.html, "Write a page with curves and findings, which needs nothing but itself")
       ->option_text("FILE");
   sub->add_option("--fail-on", request.fail_on, "Exit 1 if a finding of this severity or above is printed")

@@ -15,7 +15,8 @@ constexpr std::string_view kOurs = "gyrostat";
 
 class EngineJudge : public Judge {
  public:
-  EngineJudge(const model::ModelSpec& spec, const model::AttnLogitInfo& attn) : run_("replay", 1, {}) {
+  EngineJudge(const model::ModelSpec& spec, const model::AttnLogitInfo& attn, const engine::RunOptions& thresholds)
+      : run_("replay", 1, thresholds) {
     hello_.model = spec;
     hello_.attn_logit = attn;
     report_.body.emplace<engine::ReportEvent>();
@@ -111,8 +112,8 @@ std::span<const std::string_view> RuleNames() {
 }
 
 std::unique_ptr<Judge> MakeJudge(std::string_view rules, const model::ModelSpec& spec,
-                                 const model::AttnLogitInfo& attn) {
-  if (rules == kOurs) return std::make_unique<EngineJudge>(spec, attn);
+                                 const model::AttnLogitInfo& attn, const engine::RunOptions& thresholds) {
+  if (rules == kOurs) return std::make_unique<EngineJudge>(spec, attn, thresholds);
   return std::make_unique<RivalJudge>(*std::ranges::find(RuleNames(), rules), spec);
 }
 

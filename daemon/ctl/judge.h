@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/run_options.h"
 #include "model/finding.h"
 #include "model/model_spec.h"
 #include "model/report.h"
@@ -33,8 +34,8 @@ class Judge {
 // What --rules takes, `all` apart.
 std::span<const std::string_view> RuleNames();
 
-// `rules` is one of RuleNames().
+// `rules` is one of RuleNames(); `thresholds` are gyrostat's own, those of other tools are fixed.
 std::unique_ptr<Judge> MakeJudge(std::string_view rules, const model::ModelSpec& spec,
-                                 const model::AttnLogitInfo& attn);
+                                 const model::AttnLogitInfo& attn, const engine::RunOptions& thresholds);
 
 }  // namespace gyrostat::ctl

@@ -78,12 +78,18 @@ int Doctor(const Request& request, Control* control, const Console& console) {
   return ExitCode(facts, checks);
 }
 
+absl::StatusOr<engine::RunOptions> ReadThresholds(const std::string& file) {
+  const absl::StatusOr<config::Config> config = config::LoadFile(file);
+  if (!config.ok()) return config.status();
+  return config->engine.run;
+}
+
 int Run(const Request& request, const Console& console) {
   switch (request.command) {
     case Command::kCheckConfig:
       return CheckConfig(request, console, [](const std::string& file) { return config::LoadFile(file).status(); });
     case Command::kQkClip: return QkClip(request, console);
-    case Command::kReplay: return ReplayFiles(request, console);
+    case Command::kReplay: return ReplayFiles(request, console, ReadThresholds);
     case Command::kCheckModel: return CheckModel(request, console);
     case Command::kCompletion: console.out << BashCompletion(); return kDone;
     default: break;

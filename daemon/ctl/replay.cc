@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -54,24 +55,39 @@ bool Fails(const Replayed& run, const std::string& fail_on) {
   });
 }
 
-}  // namespace
-
-int ReplayFiles(const Request& request, const Console& console) {
+// What --model and --config say; nothing, and the reason on the error stream, where they cannot be read.
+std::optional<ReplayOptions> OptionsOf(const Request& request, const Console& console,
+                                       const ThresholdsReader& read_thresholds) {
   ReplayOptions options;
   options.rules = request.rules;
+  absl::Status status;
   if (!request.model.empty()) {
     const auto spec = ReadModel(request.model);
-    if (!spec.ok()) {
-      console.err << "gyrostatctl: " << Escape(std::string(spec.status().message())) << "\n";
-      return kRefused;
-    }
-    options.model = *spec;
+    if (spec.ok()) options.model = *spec;
+    status.Update(spec.status());
   }
+  if (!request.config.empty()) {
+    const auto thresholds = read_thresholds(request.config);
+    if (thresholds.ok()) options.thresholds = *thresholds;
+    status.Update(thresholds.status());
+    options.thresholds.policy.mode = model::Mode::kObserve;  // Nobody is there to send anything to.
+  }
+  if (status.ok()) return options;
+  std::istringstream lines{std::string(status.message())};
+  for (std::string line; std::getline(lines, line);) console.err << "gyrostatctl: " << Escape(line) << "\n";
+  return std::nullopt;
+}
+
+}  // namespace
+
+int ReplayFiles(const Request& request, const Console& console, const ThresholdsReader& read_thresholds) {
+  const std::optional<ReplayOptions> options = OptionsOf(request, console, read_thresholds);
+  if (!options) return kRefused;
   int code = kDone;
   bool first = true;
   std::vector<Replayed> pages;
   for (const std::string& file : request.files) {
-    Replay replay(options);
+    Replay replay(*options);
     ProgressLine progress(console, file);
     const logs::ReadOutcome outcome = logs::ReadLog(
         file, request.reading, &replay, [&progress](uint64_t done, uint64_t total) { progress(done, total); });

@@ -78,7 +78,8 @@ void Replay::OnRun(size_t index, const std::string& name, const model::ModelSpec
   run->told.spec = options_.model.value_or(spec);
   // Where a log has one maximum a layer, heads cannot be told apart, whatever the model has.
   if (options_.model && spec.heads == 1) run->told.spec.heads = run->told.spec.kv_heads = 1;
-  for (const std::string& each : options_.rules) run->judges.push_back(MakeJudge(each, run->told.spec, attn));
+  for (const std::string& each : options_.rules)
+    run->judges.push_back(MakeJudge(each, run->told.spec, attn, options_.thresholds));
 }
 
 // Without what does not fit the model: the rest of the report is still good.

@@ -10,6 +10,7 @@
 
 #include "ctl/curve.h"
 #include "ctl/judge.h"
+#include "engine/run_options.h"
 #include "logs/assembler.h"
 #include "logs/log_file.h"
 #include "stats/spike_score.h"
@@ -40,10 +41,11 @@ struct Replayed {
 
 Worst WorstOf(model::Signal signal);
 
-// What --model says, over what the file says.
+// What --model says, over what the file says, and the thresholds of --config.
 struct ReplayOptions {
   std::optional<model::ModelSpec> model;
   std::vector<std::string> rules;
+  engine::RunOptions thresholds;  // Of gyrostat's rules.
 };
 
 class Replay : public logs::RowSink {

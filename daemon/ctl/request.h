@@ -45,7 +45,7 @@ struct Request {
   std::vector<std::string> files, rules;  // replay; rules are names that ctl/judge.h knows.
   logs::ReadOptions reading;
   std::string export_format;  // export: "jsonl" or "csv".
-  std::string model, html;  // Files; empty: none.
+  std::string model, html, config;  // replay: files, model also a preset's name; empty: none.
   std::string data_dir;  // doctor; empty: ask the daemon.
   double tau = 0;        // qk-clip
   std::vector<double> logits;

@@ -12,7 +12,7 @@ using ::testing::Contains;
 
 // Twenty steps of a loss of 2, then these.
 std::unique_ptr<Judge> Judged(std::string_view rules, const std::vector<double>& losses) {
-  auto judge = MakeJudge(rules, {}, {});
+  auto judge = MakeJudge(rules, {}, {}, {});
   judge->OnAttempt();
   model::Report report;
   for (size_t i = 0; i < 20 + losses.size(); ++i) {
@@ -27,7 +27,7 @@ std::unique_ptr<Judge> Judged(std::string_view rules, const std::vector<double>&
 TEST(Judge, EveryNameMakesAJudgeOfThatName) {
   EXPECT_THAT(std::vector(RuleNames().begin(), RuleNames().end()), Contains("olmo-core"));
   EXPECT_EQ(RuleNames().front(), "gyrostat");
-  for (const std::string_view name : RuleNames()) EXPECT_EQ(MakeJudge(name, {}, {})->rules(), name);
+  for (const std::string_view name : RuleNames()) EXPECT_EQ(MakeJudge(name, {}, {}, {})->rules(), name);
 }
 
 TEST(Judge, ARivalsFindingIsKeptAsItWasLastSaid) {

@@ -29,7 +29,8 @@ class ReplayCommand : public ::testing::Test {
     out.str("");
     err.str("");
     const Console console{out, err, base::SystemClock(), style, false, [] { return Size(); }};
-    return request.command == Command::kReplay ? ReplayFiles(request, console) : CheckModel(request, console);
+    return request.command == Command::kReplay ? ReplayFiles(request, console, read_thresholds)
+                                               : CheckModel(request, console);
   }
   std::vector<ordered_json> Objects() {
     std::vector<ordered_json> objects;
@@ -46,6 +47,9 @@ class ReplayCommand : public ::testing::Test {
   Request request;
   std::ostringstream out, err;
   Style style;
+  ThresholdsReader read_thresholds = [](const std::string& file) -> absl::StatusOr<engine::RunOptions> {
+    return absl::NotFoundError(file + ": nobody wanted it");
+  };
 };
 
 TEST_F(ReplayCommand, PrintsTheObjectOfTheContract) {
@@ -95,6 +99,42 @@ TEST_F(ReplayCommand, ARestartIsTheSameRunWithEachStepCountedOnce) {
   ASSERT_EQ(Objects().size(), 1u);
   EXPECT_EQ(Objects()[0]["steps"], 70);
   EXPECT_EQ(Objects()[0]["last_step"], 69);
+}
+
+// One spike, of 1.3 times the level: 6 deviations where the scale is 0.05.
+std::string OneSpike() {
+  std::string text;
+  for (int step = 0; step < 200; ++step)
+    text += "{\"step\": " + std::to_string(step) + ", \"loss\": " +
+            (step == 150 ? "2.6" : step % 2 == 0 ? "1.98" : "2.02") + "}\n";
+  return text;
+}
+
+TEST_F(ReplayCommand, TheThresholdsOfAConfigurationJudge) {
+  request.files = {Write("run.jsonl", OneSpike())};
+  EXPECT_EQ(Run(), kDone) << err.str();
+  ASSERT_EQ(Objects().at(0)["findings"].size(), 1u);
+  EXPECT_EQ(Objects()[0]["findings"][0]["detector"], "loss_spike");
+  engine::RunOptions thresholds;
+  thresholds.detect.loss_spike.enter_sigmas = 100;
+  std::string asked;
+  read_thresholds = [&](const std::string& file) {
+    asked = file;
+    return thresholds;
+  };
+  request.config = "tuned.yaml";
+  EXPECT_EQ(Run(), kDone) << err.str();
+  EXPECT_EQ(asked, "tuned.yaml");
+  EXPECT_TRUE(Objects().at(0)["findings"].empty());
+}
+
+TEST_F(ReplayCommand, AnswersABadConfigurationWithAllItsMistakes) {
+  request.files = {Write("run.jsonl", OneSpike())};
+  request.config = "bad.yaml";
+  read_thresholds = [](const std::string&) { return absl::InvalidArgumentError("bad.yaml:1: one\nbad.yaml:2: two"); };
+  EXPECT_EQ(Run(), kRefused);
+  EXPECT_EQ(out.str(), "");
+  EXPECT_EQ(err.str(), "gyrostatctl: bad.yaml:1: one\ngyrostatctl: bad.yaml:2: two\n");
 }
 
 TEST_F(ReplayCommand, AFileThatCannotBeReadStopsNoOther) {
