@@ -10,6 +10,7 @@
 
 #include "ctl/text.h"
 #include "logs/spec.h"
+#include "model/architecture.h"
 #include "model/presets.h"
 
 namespace gyrostat::ctl {
@@ -84,6 +85,63 @@ std::vector<std::string> Consequences(const model::ModelSpec& spec) {
   return out;
 }
 
+// A failure that this model is prone to, and what helps.
+struct Proneness {
+  model::Failure failure;
+  model::Advice advice;
+};
+
+// Likeliest first; empty where the placement is not known.
+std::vector<Proneness> PronenessOf(const model::ModelSpec& spec) {
+  std::vector<Proneness> out;
+  for (const model::Failure each : model::ArchitectureOf(spec).prone)
+    if (model::IsProne(spec, each)) out.push_back({each, model::AdviceFor(spec, each)});
+  return out;
+}
+
+Value PronenessObjects(const model::ModelSpec& spec) {
+  Value out = Value::array();
+  for (const Proneness& each : PronenessOf(spec))
+    out.push_back({{"failure", model::Token(each.failure)},
+                   {"says", std::string(model::Describe(each.failure))},
+                   {"recommend", each.advice.kind ? Value(model::Token(*each.advice.kind)) : Value(nullptr)},
+                   {"why", std::string(each.advice.why)}});
+  return out;
+}
+
+std::string WithCapital(std::string_view clause) {
+  std::string text(clause);
+  if (!text.empty() && text[0] >= 'a' && text[0] <= 'z') text[0] = static_cast<char>(text[0] - 'a' + 'A');
+  return text;
+}
+
+// What is normal for the model, what it is prone to and what helps, for people.
+void PrintArchitecture(const model::ModelSpec& spec, const Console& console) {
+  const auto say = [&console](const std::string& text, size_t indent) {
+    console.out << Wrap(console.style, text, indent);
+  };
+  if (const model::Preset* preset = model::FindPreset(spec.preset)) {
+    std::string text = "Preset " + std::string(preset->name) + ", a " + model::Token(preset->stack) + " stack";
+    if (!preset->note.empty()) text += ": " + std::string(preset->note);
+    say(text + ".", 0);
+  }
+  const model::Architecture& architecture = model::ArchitectureOf(spec);
+  if (architecture.placement == model::NormPlacement::kUnknown) return;
+  std::string text = "Placement " + std::string(model::Token(architecture.placement)) + ", " +
+                     std::string(architecture.formula) + " (" + std::string(architecture.source) +
+                     "). Mean squares of the stream over depth: " + model::Token(architecture.stream) +
+                     " when fresh, " + model::Token(architecture.stream_trained) + " when trained.";
+  if (architecture.gradient != model::GradientLaw::kUnknown)
+    text += std::string(" Gradients over depth: ") + model::Token(architecture.gradient) + ".";
+  say(text, 0);
+  const std::vector<Proneness> prone = PronenessOf(spec);
+  if (!prone.empty()) console.out << "\nIt is prone to, likeliest first:\n";
+  for (const Proneness& each : prone) {
+    const std::string what = each.advice.kind ? model::Token(*each.advice.kind) : "no intervention";
+    say("- " + WithCapital(model::Describe(each.failure)) + ": " + what + ". " + std::string(each.advice.why), 2);
+  }
+}
+
 void PrintObject(const std::string& file, const logs::SpecRead& read, const std::vector<std::string>& notes,
                  const Console& console) {
   Value out;
@@ -91,6 +149,7 @@ void PrintObject(const std::string& file, const logs::SpecRead& read, const std:
   out["valid"] = read.errors.empty();
   out["kind"] = Word(read.kind);
   out["model"] = Fields(read.spec);
+  out["prone"] = PronenessObjects(read.spec);
   out["errors"] = read.errors;
   out["warnings"] = notes;
   console.out << out.dump(-1, ' ', false, Value::error_handler_t::replace) << "\n";
@@ -143,7 +202,9 @@ int CheckModel(const Request& request, const Console& console) {
   }
   console.out << Escape(request.file) << " is a good model spec ("
               << (read->kind == "hf-config" ? "a Hugging Face config.json" : "gyrostat's own") << ").\n\n"
-              << table.Render(console.style);
+              << table.Render(console.style) << "\n";
+  PrintArchitecture(read->spec, console);
+  if (!notes.empty()) console.out << "\n";
   for (const std::string& each : notes) console.out << Wrap(console.style, "Note: " + each + ".", 0);
   return code;
 }

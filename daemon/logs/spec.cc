@@ -8,6 +8,7 @@
 #include "logs/json_record.h"
 #include "logs/json_scan.h"
 #include "logs/number.h"
+#include "model/presets.h"
 
 namespace gyrostat::logs {
 namespace {
@@ -130,33 +131,6 @@ constexpr std::pair<std::string_view, std::string_view> kConfig[] = {
     {"hidden_act", "activation"}, {"hidden_activation", "activation"}, {"activation_function", "activation"},
     {"torch_dtype", "compute_dtype"}, {"dtype", "compute_dtype"}, {"attn_logit_softcapping", "logit_softcap"}};
 
-struct Family {
-  std::string_view model_type;
-  model::NormPlacement placement;
-  model::NormKind norm;
-  model::QkNorm qk_norm;
-};
-using P = model::NormPlacement;
-using N = model::NormKind;
-using Q = model::QkNorm;
-// What a config.json does not say and its model_type does.
-constexpr Family kFamilies[] = {
-    {"gpt2", P::kPre, N::kLayernorm, Q::kNone}, {"gpt_neox", P::kPre, N::kLayernorm, Q::kNone},
-    {"gpt_neo", P::kPre, N::kLayernorm, Q::kNone}, {"opt", P::kPre, N::kLayernorm, Q::kNone},
-    {"bloom", P::kPre, N::kLayernorm, Q::kNone}, {"falcon", P::kPre, N::kLayernorm, Q::kNone},
-    {"phi", P::kPre, N::kLayernorm, Q::kNone}, {"llama", P::kPre, N::kRmsnorm, Q::kNone},
-    {"mistral", P::kPre, N::kRmsnorm, Q::kNone}, {"mixtral", P::kPre, N::kRmsnorm, Q::kNone},
-    {"qwen2", P::kPre, N::kRmsnorm, Q::kNone}, {"qwen2_moe", P::kPre, N::kRmsnorm, Q::kNone},
-    {"qwen3", P::kPre, N::kRmsnorm, Q::kPerHead}, {"qwen3_moe", P::kPre, N::kRmsnorm, Q::kPerHead},
-    {"phi3", P::kPre, N::kRmsnorm, Q::kNone}, {"gemma", P::kPre, N::kRmsnorm, Q::kNone},
-    {"gemma2", P::kPeri, N::kRmsnorm, Q::kNone}, {"gemma3", P::kPeri, N::kRmsnorm, Q::kPerHead},
-    {"gemma3_text", P::kPeri, N::kRmsnorm, Q::kPerHead}, {"glm4", P::kPeri, N::kRmsnorm, Q::kNone},
-    {"olmo", P::kPre, N::kLayernorm, Q::kNone}, {"olmo2", P::kReordered, N::kRmsnorm, Q::kFlattened},
-    {"olmo3", P::kReordered, N::kRmsnorm, Q::kFlattened}, {"deepseek_v2", P::kPre, N::kRmsnorm, Q::kNone},
-    {"deepseek_v3", P::kPre, N::kRmsnorm, Q::kNone}, {"kimi_k2", P::kPre, N::kRmsnorm, Q::kNone},
-    {"bert", P::kPost, N::kLayernorm, Q::kNone}, {"roberta", P::kPost, N::kLayernorm, Q::kNone},
-    {"electra", P::kPost, N::kLayernorm, Q::kNone}, {"deberta", P::kPost, N::kLayernorm, Q::kNone}};
-
 model::Attention AttentionFrom(const Record& config, const model::ModelSpec& spec, const std::string& prefix) {
   if (Find(config, prefix + "kv_lora_rank") != nullptr) return model::Attention::kMla;
   if (spec.heads == 0) return model::Attention::kUnknown;
@@ -175,14 +149,8 @@ SpecRead ReadConfig(const Record& config, const std::string& prefix) {
   }
   model::ModelSpec& spec = out.spec;
   if (const Field* type = Find(config, prefix + "model_type"); type != nullptr) {
-    const auto* family = std::ranges::find(kFamilies, type->text, &Family::model_type);
-    if (family != std::end(kFamilies)) {
-      spec.norm_placement = family->placement;
-      spec.norm_kind = family->norm;
-      spec.qk_norm = family->qk_norm;
-    } else {
-      out.unknown.push_back("model_type " + type->text);
-    }
+    if (const model::Preset* preset = model::PresetOfModelType(type->text)) spec.preset = preset->name;
+    else out.unknown.push_back("model_type " + type->text);
   }
   if (const Field* flag = Find(config, prefix + "use_qk_norm"); flag != nullptr && flag->text == "true")
     spec.qk_norm = model::QkNorm::kPerHead;
@@ -190,6 +158,7 @@ SpecRead ReadConfig(const Record& config, const std::string& prefix) {
   if (spec.compute_dtype == "bfloat16") spec.compute_dtype = "bf16";
   if (spec.compute_dtype == "float16") spec.compute_dtype = "fp16";
   if (spec.compute_dtype == "float32") spec.compute_dtype = "fp32";
+  spec = model::Completed(spec);  // What a config.json does not say and its model_type does.
   return out;
 }
 

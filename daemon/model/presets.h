@@ -22,10 +22,13 @@ struct Preset {
   bool embedding_norm = false;  // The embedding's output is normalised or scaled by sqrt(d).
   bool unit_offset_gain = false;  // The norm applies 1 + w.
   std::string_view note = {};   // What else is particular. May be empty.
+  // `model_type` of the Hugging Face configurations that it describes; the preset says what those leave unsaid.
+  std::span<const std::string_view> model_types = {};
 };
 
 std::span<const Preset> Presets();
 const Preset* FindPreset(std::string_view name);  // Null when there is none.
+const Preset* PresetOfModelType(std::string_view model_type);  // The same.
 
 // `spec` with the gaps filled from the preset it names; unchanged where it names none, or a stranger.
 ModelSpec Completed(const ModelSpec& spec);

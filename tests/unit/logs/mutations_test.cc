@@ -19,7 +19,7 @@ std::vector<std::string> OwnLogs() {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(std::string(testing::kSourceDir) + "/tests/corpus")) {
     const std::string name = entry.path().filename();
-    if (name != "README.md" && entry.path().extension() != ".gz") names.push_back(name);
+    if (entry.is_regular_file() && name != "README.md" && entry.path().extension() != ".gz") names.push_back(name);
   }
   std::ranges::sort(names);
   return names;

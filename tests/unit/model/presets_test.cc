@@ -37,6 +37,17 @@ TEST(Presets, FillOnlyWhatTheJobLeftOpen) {
   EXPECT_EQ(full.norm_eps, 1e-6);
 }
 
+TEST(Presets, AModelTypeIsDescribedByOne) {
+  std::set<std::string_view> types;
+  for (const Preset& preset : Presets())
+    for (const std::string_view type : preset.model_types) {
+      EXPECT_TRUE(types.insert(type).second) << type;
+      EXPECT_EQ(PresetOfModelType(type), &preset);
+    }
+  EXPECT_EQ(PresetOfModelType("mistral"), FindPreset("llama"));
+  EXPECT_EQ(PresetOfModelType("never_seen"), nullptr);
+}
+
 TEST(Presets, AStrangerFillsNothing) {
   ModelSpec spec;
   EXPECT_EQ(Completed(spec), spec);
