@@ -81,23 +81,23 @@ int PrintAnswered(const Request& request, const v1::Intervention& intent, const 
   return kDone;
 }
 
-int Answer(const Request& request, Control* control, const Console& console) {
-  if (request.command == Command::kApprove) {
-    v1::ApproveRequest wire;
-    wire.set_id(request.id);
-    wire.set_reason(request.reason);
-    wire.set_author(request.author);
-    const auto answer = control->Approve(wire);
-    if (!answer.ok()) return Complain(answer.status(), request.address, console);
-    return PrintAnswered(request, answer->intervention(), console);
-  }
-  v1::RejectRequest wire;
+// Both answers to a proposal say the same of themselves.
+template <class Wire>
+Wire Signed(const Request& request) {
+  Wire wire;
   wire.set_id(request.id);
   wire.set_reason(request.reason);
   wire.set_author(request.author);
-  const auto answer = control->Reject(wire);
-  if (!answer.ok()) return Complain(answer.status(), request.address, console);
-  return PrintAnswered(request, answer->intervention(), console);
+  return wire;
+}
+
+int Answer(const Request& request, Control* control, const Console& console) {
+  const auto print = [&](const auto& answer) {
+    return answer.ok() ? PrintAnswered(request, answer->intervention(), console)
+                       : Complain(answer.status(), request.address, console);
+  };
+  return request.command == Command::kApprove ? print(control->Approve(Signed<v1::ApproveRequest>(request)))
+                                              : print(control->Reject(Signed<v1::RejectRequest>(request)));
 }
 
 int SetMode(const Request& request, Control* control, const Console& console) {
