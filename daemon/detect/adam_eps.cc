@@ -12,7 +12,6 @@ namespace {
 using model::Severity;
 using model::Signal;
 
-constexpr uint8_t kStateVersion = 1;
 constexpr double kParametersPerWidthSquared = 12;
 constexpr double kEndTimes = 2;
 
@@ -83,9 +82,5 @@ void AdamEps::OnBreak(Break kind, model::Step step, std::vector<model::Finding>*
   if (state_.condition.open()) state_.condition.End(state_.last_low, std::nullopt, EndedBy(kind, step), out);
   state_.layers.assign(state_.layers.size(), Layer());
 }
-
-void AdamEps::Save(base::ByteWriter* out) const { SaveState(kStateVersion, state_, out); }
-
-bool AdamEps::Load(base::ByteReader* in) { return LoadState(kStateVersion, State(), in, &state_); }
 
 }  // namespace gyrostat::detect

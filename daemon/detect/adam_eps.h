@@ -10,7 +10,7 @@
 #pragma once
 
 #include "detect/condition.h"
-#include "detect/detector.h"
+#include "detect/stateful.h"
 
 namespace gyrostat::detect {
 
@@ -24,17 +24,17 @@ struct AdamEpsOptions {
   void Fields(Archive& a) { a(eps, layer_parameters, info_ratio, warning_ratio, hold_reports); }
 };
 
-class AdamEps : public Detector {
+class AdamEps : public Stateful<AdamEps> {
  public:
   AdamEps(const AdamEpsOptions& options, const model::ModelSpec& spec);
 
   std::string_view name() const override { return "adam_eps"; }
   void Observe(const model::Report& report, std::vector<model::Finding>* out) override;
   void OnBreak(Break kind, model::Step step, std::vector<model::Finding>* out) override;
-  void Save(base::ByteWriter* out) const override;
-  bool Load(base::ByteReader* in) override;
 
  private:
+  friend class Stateful<AdamEps>;
+  static constexpr uint8_t kStateVersion = 1;
   struct Layer {
     uint32_t low = 0, very_low = 0;  // Reports in a row below info_ratio, warning_ratio.
     template <class Archive>
@@ -50,6 +50,7 @@ class AdamEps : public Detector {
   };
 
   void Tell(model::Step step, size_t smallest, double ratio, std::vector<model::Finding>* out);
+  State Fresh() const { return State(); }
 
   AdamEpsOptions options_;
   double root_parameters_;  // 0: nothing can be said.

@@ -12,7 +12,6 @@ namespace {
 using model::Severity;
 using model::Signal;
 
-constexpr uint8_t kStateVersion = 1;
 
 }  // namespace
 
@@ -101,9 +100,5 @@ void AttnEntropy::OnBreak(Break kind, model::Step step, std::vector<model::Findi
   // Other weights: what heads once were does not count. A resume goes on with the same heads.
   if (kind == Break::kNewEpoch) std::fill(state_.highest.begin(), state_.highest.end(), 0.f);
 }
-
-void AttnEntropy::Save(base::ByteWriter* out) const { SaveState(kStateVersion, state_, out); }
-
-bool AttnEntropy::Load(base::ByteReader* in) { return LoadState(kStateVersion, State(), in, &state_); }
 
 }  // namespace gyrostat::detect

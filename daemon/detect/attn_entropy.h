@@ -10,7 +10,7 @@
 #pragma once
 
 #include "detect/condition.h"
-#include "detect/detector.h"
+#include "detect/stateful.h"
 
 namespace gyrostat::detect {
 
@@ -24,17 +24,17 @@ struct AttnEntropyOptions {
   void Fields(Archive& a) { a(entropy_min_nats, fall_ratio, hold_reports, heads_share, quiet_reports); }
 };
 
-class AttnEntropy : public Detector {
+class AttnEntropy : public Stateful<AttnEntropy> {
  public:
   AttnEntropy(const AttnEntropyOptions& options, const model::ModelSpec& spec);
 
   std::string_view name() const override { return "attn_entropy"; }
   void Observe(const model::Report& report, std::vector<model::Finding>* out) override;
   void OnBreak(Break kind, model::Step step, std::vector<model::Finding>* out) override;
-  void Save(base::ByteWriter* out) const override;
-  bool Load(base::ByteReader* in) override;
 
  private:
+  friend class Stateful<AttnEntropy>;
+  static constexpr uint8_t kStateVersion = 1;
   struct State {
     std::vector<float> highest;   // Per head: largest entropy so far; 0 before the first.
     std::vector<uint16_t> low;    // Per head: reports in a row below the line, saturating.
@@ -57,6 +57,7 @@ class AttnEntropy : public Detector {
 
   Look Follow(std::span<const float> entropies);
   void Tell(const model::Report& report, const Look& look, std::vector<model::Finding>* out);
+  State Fresh() const { return State(); }
 
   AttnEntropyOptions options_;
   uint32_t layers_, heads_;

@@ -11,7 +11,6 @@ namespace {
 
 using model::Severity;
 
-constexpr uint8_t kStateVersion = 1;
 // A head whose count of offences is at least half of this was over tau in most of its recent reports.
 constexpr int kOffencesMax = 64;
 constexpr int kPersistent = kOffencesMax / 2;
@@ -256,9 +255,5 @@ void AttnLogit::OnBreak(Break kind, model::Step step, std::vector<model::Finding
   state_ = {};
   state_.next_key = next_key;
 }
-
-void AttnLogit::Save(base::ByteWriter* out) const { SaveState(kStateVersion, state_, out); }
-
-bool AttnLogit::Load(base::ByteReader* in) { return LoadState(kStateVersion, State(), in, &state_); }
 
 }  // namespace gyrostat::detect

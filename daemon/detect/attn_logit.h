@@ -8,7 +8,7 @@
 // more: healthy runs do it.
 #pragma once
 
-#include "detect/detector.h"
+#include "detect/stateful.h"
 #include "stats/growth.h"
 
 namespace gyrostat::detect {
@@ -33,17 +33,17 @@ struct AttnLogitOptions {
   }
 };
 
-class AttnLogit : public Detector {
+class AttnLogit : public Stateful<AttnLogit> {
  public:
   AttnLogit(const AttnLogitOptions& options, const model::ModelSpec& spec);
 
   std::string_view name() const override { return "attn_logit"; }
   void Observe(const model::Report& report, std::vector<model::Finding>* out) override;
   void OnBreak(Break kind, model::Step step, std::vector<model::Finding>* out) override;
-  void Save(base::ByteWriter* out) const override;
-  bool Load(base::ByteReader* in) override;
 
  private:
+  friend class Stateful<AttnLogit>;
+  static constexpr uint8_t kStateVersion = 1;
   // What one report shows.
   struct Look {
     float max = model::kAbsent;
@@ -100,6 +100,7 @@ class AttnLogit : public Detector {
   bool EndIfQuiet(std::vector<model::Finding>* out);
   void Name(const Look& look, size_t size, model::Finding* finding) const;
   bool ClipSeen() const;
+  State Fresh() const { return State(); }
 
   AttnLogitOptions options_;
   uint32_t layers_, heads_;

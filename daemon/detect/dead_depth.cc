@@ -11,7 +11,6 @@ namespace {
 using model::Severity;
 using model::Signal;
 
-constexpr uint8_t kStateVersion = 1;
 constexpr uint32_t kQuiet = 16;
 
 // The larger finite one of two places; absent where neither is.
@@ -73,9 +72,5 @@ void DeadDepth::OnBreak(Break kind, model::Step step, std::vector<model::Finding
   std::fill(state_.silent.begin(), state_.silent.end(), uint16_t{0});
   state_.warmup.Clear();
 }
-
-void DeadDepth::Save(base::ByteWriter* out) const { SaveState(kStateVersion, state_, out); }
-
-bool DeadDepth::Load(base::ByteReader* in) { return LoadState(kStateVersion, State(spec_), in, &state_); }
 
 }  // namespace gyrostat::detect

@@ -6,8 +6,8 @@
 // so that output projections that start at zero have begun to move; nothing is a warning while the warm-up runs.
 #pragma once
 
-#include "detect/detector.h"
-#include "detect/sustained.h"
+#include "detect/condition.h"
+#include "detect/stateful.h"
 #include "detect/warmup_phase.h"
 
 namespace gyrostat::detect {
@@ -20,17 +20,17 @@ struct DeadDepthOptions {
   void Fields(Archive& a) { a(dead_ratio, dead_reports, warning_share); }
 };
 
-class DeadDepth : public Detector {
+class DeadDepth : public Stateful<DeadDepth> {
  public:
   DeadDepth(const DeadDepthOptions& options, const model::ModelSpec& spec);
 
   std::string_view name() const override { return "dead_depth"; }
   void Observe(const model::Report& report, std::vector<model::Finding>* out) override;
   void OnBreak(Break kind, model::Step step, std::vector<model::Finding>* out) override;
-  void Save(base::ByteWriter* out) const override;
-  bool Load(base::ByteReader* in) override;
 
  private:
+  friend class Stateful<DeadDepth>;
+  static constexpr uint8_t kStateVersion = 2;
   struct State {
     explicit State(const model::ModelSpec& spec) : warmup(spec) {}
     WarmupPhase warmup;
@@ -44,6 +44,7 @@ class DeadDepth : public Detector {
         if (silent.size() > model::kLayersMax) a.Fail();
     }
   };
+  State Fresh() const { return State(spec_); }
 
   DeadDepthOptions options_;
   model::ModelSpec spec_;

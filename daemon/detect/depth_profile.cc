@@ -12,7 +12,6 @@ using model::NormPlacement;
 using model::Severity;
 using model::Signal;
 
-constexpr uint8_t kStateVersion = 1;
 constexpr size_t kLayersMin = 8;
 
 const char* LawName(stats::DepthLaw law) {
@@ -110,9 +109,5 @@ void DepthProfile::OnBreak(Break kind, model::Step step, std::vector<model::Find
   std::fill(state_.counts.begin(), state_.counts.end(), 0);
   if (kind != Break::kIntervention) state_.warmup.Clear();
 }
-
-void DepthProfile::Save(base::ByteWriter* out) const { SaveState(kStateVersion, state_, out); }
-
-bool DepthProfile::Load(base::ByteReader* in) { return LoadState(kStateVersion, State(spec_), in, &state_); }
 
 }  // namespace gyrostat::detect

@@ -9,8 +9,8 @@
 // laws cannot be told apart.
 #pragma once
 
-#include "detect/detector.h"
-#include "detect/sustained.h"
+#include "detect/condition.h"
+#include "detect/stateful.h"
 #include "detect/warmup_phase.h"
 #include "model/architecture.h"
 #include "stats/depth_fit.h"
@@ -34,17 +34,17 @@ struct DepthProfileOptions {
   }
 };
 
-class DepthProfile : public Detector {
+class DepthProfile : public Stateful<DepthProfile> {
  public:
   DepthProfile(const DepthProfileOptions& options, const model::ModelSpec& spec);
 
   std::string_view name() const override { return "depth_profile"; }
   void Observe(const model::Report& report, std::vector<model::Finding>* out) override;
   void OnBreak(Break kind, model::Step step, std::vector<model::Finding>* out) override;
-  void Save(base::ByteWriter* out) const override;
-  bool Load(base::ByteReader* in) override;
 
  private:
+  friend class Stateful<DepthProfile>;
+  static constexpr uint8_t kStateVersion = 2;
   static constexpr size_t kRiseWindows = 8;
   struct State {
     explicit State(const model::ModelSpec& spec) : warmup(spec) {}
@@ -70,6 +70,7 @@ class DepthProfile : public Detector {
 
   void Judge(model::Step step, std::vector<model::Finding>* out);
   Verdict VerdictOf(const stats::DepthFit& fit, double layers) const;
+  State Fresh() const { return State(spec_); }
 
   DepthProfileOptions options_;
   model::ModelSpec spec_;

@@ -11,7 +11,6 @@ namespace {
 using model::Severity;
 using model::Signal;
 
-constexpr uint8_t kStateVersion = 1;
 constexpr uint32_t kSlopeWindow = 256;
 // The smoothed slope forgets in so many reports.
 constexpr double kSlopeReports = 16;
@@ -47,12 +46,8 @@ void GradProfile::Observe(const model::Report& report, std::vector<model::Findin
 void GradProfile::ObserveCollapse(const model::Report& report, std::span<const float> norms,
                                   std::vector<model::Finding>* out) {
   if (!IsNorm(norms.front()) || !IsNorm(norms.back())) return;
-  state_.ratios[state_.next] = std::log(static_cast<double>(norms.back()) / norms.front());
-  state_.next = (state_.next + 1) % kMedianOf;
-  state_.known = std::min(state_.known + 1, kMedianOf);
-  std::array<double, kMedianOf> sorted = state_.ratios;
-  std::sort(sorted.begin(), sorted.begin() + state_.known);
-  const double ratio = sorted[(state_.known - 1) / 2];  // The lower of two: an even count must not be hasty.
+  state_.ratios.Observe(std::log(static_cast<double>(norms.back()) / norms.front()));
+  const double ratio = state_.ratios.median();
   const auto layers = static_cast<double>(norms.size());
   const bool low = ratio >= std::log(std::max(options_.low_ratio, options_.low_per_layer * layers));
   const bool high = ratio >= std::log(options_.high_per_layer * layers);
@@ -155,13 +150,9 @@ void GradProfile::OnBreak(Break kind, model::Step step, std::vector<model::Findi
   state_.drift.Break(EndedBy(kind, step), out);
   if (kind == Break::kIntervention) return;
   state_.collapse.Break(EndedBy(kind, step), out);
-  state_.known = state_.next = state_.high_run = 0;
-  state_.ratios = {};
+  state_.high_run = 0;
+  state_.ratios.Clear();
   state_.warmup.Clear();
 }
-
-void GradProfile::Save(base::ByteWriter* out) const { SaveState(kStateVersion, state_, out); }
-
-bool GradProfile::Load(base::ByteReader* in) { return LoadState(kStateVersion, State(spec_), in, &state_); }
 
 }  // namespace gyrostat::detect

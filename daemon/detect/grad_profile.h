@@ -14,8 +14,9 @@
 // run's own past once the warm-up is over. Information; a warning only for a change by a factor of 100 from end to end.
 #pragma once
 
-#include "detect/detector.h"
-#include "detect/sustained.h"
+#include "detect/condition.h"
+#include "detect/recent_median.h"
+#include "detect/stateful.h"
 #include "detect/warmup_phase.h"
 #include "model/architecture.h"
 #include "stats/robust_baseline.h"
@@ -39,24 +40,22 @@ struct GradProfileOptions {
   }
 };
 
-class GradProfile : public Detector {
+class GradProfile : public Stateful<GradProfile> {
  public:
   GradProfile(const GradProfileOptions& options, const model::ModelSpec& spec);
 
   std::string_view name() const override { return "grad_profile"; }
   void Observe(const model::Report& report, std::vector<model::Finding>* out) override;
   void OnBreak(Break kind, model::Step step, std::vector<model::Finding>* out) override;
-  void Save(base::ByteWriter* out) const override;
-  bool Load(base::ByteReader* in) override;
 
  private:
+  friend class Stateful<GradProfile>;
+  static constexpr uint8_t kStateVersion = 2;
   static constexpr uint32_t kMedianOf = 5;
   struct State {
     explicit State(const model::ModelSpec& spec);
     WarmupPhase warmup;
-    std::array<double, kMedianOf> ratios{};  // ln(last / first) of the newest reports.
-    uint32_t known = 0;                      // How many of them there are.
-    uint32_t next = 0;
+    RecentMedian<kMedianOf> ratios;          // ln(last / first).
     uint32_t high_run = 0;                   // Reports in a row above high.
     stats::RobustBaseline slopes;
     double slope_now = 0;                    // Smoothed.
@@ -65,9 +64,7 @@ class GradProfile : public Detector {
     uint64_t next_key = 1;
     template <class Archive>
     void Fields(Archive& a) {
-      a(warmup, ratios, known, next, high_run, slopes, slope_now, has_slope, collapse, drift, next_key);
-      if constexpr (Archive::kLoading)
-        if (known > kMedianOf || next >= kMedianOf) a.Fail();
+      a(warmup, ratios, high_run, slopes, slope_now, has_slope, collapse, drift, next_key);
     }
   };
 
@@ -75,6 +72,7 @@ class GradProfile : public Detector {
   void FillCollapse(double ratio, std::span<const float> norms, model::Finding* finding) const;
   void ObserveDrift(const model::Report& report, std::span<const float> norms, std::vector<model::Finding>* out);
   std::optional<double> SlopeOf(const model::Report& report, std::span<const float> norms) const;
+  State Fresh() const { return State(spec_); }
 
   GradProfileOptions options_;
   model::ModelSpec spec_;

@@ -12,9 +12,10 @@ namespace {
 using model::Severity;
 using model::Signal;
 
-constexpr uint8_t kStateVersion = 1;
 constexpr double kHalfMax = 65504;
 constexpr uint32_t kQuiet = 32;
+// So far from the median of the newest three it is one report's word: the line would follow it for fit_reports.
+constexpr double kStrayRatio = 4;
 // Fewer points make no forecast.
 constexpr size_t kFitMin = 32;
 
@@ -61,11 +62,15 @@ std::optional<stats::GrowthFit> Headroom::Fit(model::Step step, double largest) 
     state_.steps.reserve(options_.fit_reports);
     state_.logs.reserve(options_.fit_reports);
   } else if (state_.steps.size() >= options_.fit_reports) {
-    state_.steps.erase(state_.steps.begin());
-    state_.logs.erase(state_.logs.begin());
+    const auto old = static_cast<std::ptrdiff_t>(state_.steps.size() + 1 - options_.fit_reports);
+    state_.steps.erase(state_.steps.begin(), state_.steps.begin() + old);
+    state_.logs.erase(state_.logs.begin(), state_.logs.begin() + old);
   }
+  state_.recent.Observe(std::log(largest));
+  const double usual = state_.recent.median();
+  const bool stray = std::fabs(std::log(largest) - usual) > std::log(kStrayRatio);
   state_.steps.push_back(static_cast<double>(step));
-  state_.logs.push_back(std::log(largest));
+  state_.logs.push_back(stray ? usual : std::log(largest));
   if (state_.steps.size() < kFitMin || largest < options_.forecast_share * range_) return std::nullopt;
   return stats::FitGrowth(state_.steps, state_.logs);
 }
@@ -149,6 +154,7 @@ void Headroom::Observe(const model::Report& report, std::vector<model::Finding>*
 void Headroom::OnBreak(Break kind, model::Step step, std::vector<model::Finding>* out) {
   state_.steps.clear();
   state_.logs.clear();
+  state_.recent.Clear();
   state_.forecast_run = 0;
   if (kind == Break::kIntervention) return;  // Levels are absolute.
   state_.overflow.Break(EndedBy(kind, step), out);
@@ -162,9 +168,5 @@ std::optional<double> Headroom::StepsLeft() const {
   if (!fit || !fit->Rising()) return std::numeric_limits<double>::infinity();
   return fit->StepsToAtSoonest(range_).value_or(std::numeric_limits<double>::infinity());
 }
-
-void Headroom::Save(base::ByteWriter* out) const { SaveState(kStateVersion, state_, out); }
-
-bool Headroom::Load(base::ByteReader* in) { return LoadState(kStateVersion, State(), in, &state_); }
 
 }  // namespace gyrostat::detect

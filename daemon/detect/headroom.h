@@ -4,13 +4,14 @@
 // over layers and tokens, max over layers of |x| + |branch|, because sums overflow although each term fits. The branch
 // counts as its RMS times sqrt(2 ln d), the largest of d Gaussian entries; so does the stream where only `hidden_ms` is
 // reported. Growth is fitted on the newest 64 values (stats/growth.h: ln a or a, whichever fits; methods.md §8.2) and
-// forecast with the slope's 95 % interval. From experiments.md §5: overflow came 80 steps after 8192 = 1/8 of the
-// range, no healthy run passed 500. *Eps*: an RMSNorm's output is 1/sqrt(1 + eps/ms) of what it should be (methods.md
-// §8.3).
+// forecast with the slope's 95 % interval; a value 4 times away from the median of the newest 3 enters as that median.
+// From experiments.md §5: overflow came 80 steps after 8192 = 1/8 of the range, no healthy run passed 500. *Eps*: an
+// RMSNorm's output is 1/sqrt(1 + eps/ms) of what it should be (methods.md §8.3).
 #pragma once
 
-#include "detect/detector.h"
-#include "detect/sustained.h"
+#include "detect/condition.h"
+#include "detect/recent_median.h"
+#include "detect/stateful.h"
 #include "stats/growth.h"
 
 namespace gyrostat::detect {
@@ -36,7 +37,7 @@ struct HeadroomOptions {
   }
 };
 
-class Headroom : public Detector {
+class Headroom : public Stateful<Headroom> {
  public:
   Headroom(const HeadroomOptions& options, const model::ModelSpec& spec);
 
@@ -44,12 +45,13 @@ class Headroom : public Detector {
   void Observe(const model::Report& report, std::vector<model::Finding>* out) override;
   void OnBreak(Break kind, model::Step step, std::vector<model::Finding>* out) override;
   std::optional<double> StepsLeft() const override;
-  void Save(base::ByteWriter* out) const override;
-  bool Load(base::ByteReader* in) override;
 
  private:
+  friend class Stateful<Headroom>;
+  static constexpr uint8_t kStateVersion = 2;
   struct State {
     std::vector<double> steps, logs;  // Of the newest largest entries, oldest first; logs are ln a.
+    RecentMedian<3> recent;           // Of ln a.
     uint32_t critical_run = 0;        // Reports in a row above critical_share.
     uint32_t high_run = 0;            // Above warning_share.
     uint32_t forecast_run = 0;        // That forecast an overflow.
@@ -57,7 +59,7 @@ class Headroom : public Detector {
     uint64_t next_key = 1;
     template <class Archive>
     void Fields(Archive& a) {
-      a(steps, logs, critical_run, high_run, forecast_run, overflow, swamped, next_key);
+      a(steps, logs, recent, critical_run, high_run, forecast_run, overflow, swamped, next_key);
       if constexpr (Archive::kLoading)
         if (steps.size() != logs.size() || steps.size() > stats::kGrowthPointsMax) a.Fail();
     }
@@ -77,6 +79,7 @@ class Headroom : public Detector {
   void Fill(const Look& look, const std::optional<stats::GrowthFit>& fit, model::Finding* finding) const;
   void ObserveEps(const model::Report& report, std::vector<model::Finding>* out);
   uint32_t LayerAt(size_t at, size_t size) const;
+  State Fresh() const { return State(); }
 
   HeadroomOptions options_;
   model::ModelSpec spec_;

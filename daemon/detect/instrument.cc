@@ -12,7 +12,6 @@ using model::NormPlacement;
 using model::Severity;
 using model::Signal;
 
-constexpr uint8_t kStateVersion = 1;
 constexpr uint32_t kQuiet = 32;
 // So many reports with a NaN gradient and a loss that does not move.
 constexpr uint32_t kFilteredReports = 3;
@@ -259,9 +258,5 @@ void Instrument::OnBreak(Break kind, model::Step step, std::vector<model::Findin
   for (Sustained& check : state_.checks) check.Break(EndedBy(kind, step), out);
   state_.has_grad_norm = state_.has_loss = state_.has_heads = false;
 }
-
-void Instrument::Save(base::ByteWriter* out) const { SaveState(kStateVersion, state_, out); }
-
-bool Instrument::Load(base::ByteReader* in) { return LoadState(kStateVersion, State(), in, &state_); }
 
 }  // namespace gyrostat::detect

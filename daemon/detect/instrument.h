@@ -17,8 +17,8 @@
 // The residual identity itself is checked in the client, on one token; norms alone are necessary, not sufficient.
 #pragma once
 
-#include "detect/detector.h"
-#include "detect/sustained.h"
+#include "detect/condition.h"
+#include "detect/stateful.h"
 #include "model/architecture.h"
 
 namespace gyrostat::detect {
@@ -36,17 +36,17 @@ struct InstrumentOptions {
   }
 };
 
-class Instrument : public Detector {
+class Instrument : public Stateful<Instrument> {
  public:
   Instrument(const InstrumentOptions& options, const model::ModelSpec& spec);
 
   std::string_view name() const override { return "instrument"; }
   void Observe(const model::Report& report, std::vector<model::Finding>* out) override;
   void OnBreak(Break kind, model::Step step, std::vector<model::Finding>* out) override;
-  void Save(base::ByteWriter* out) const override;
-  bool Load(base::ByteReader* in) override;
 
  private:
+  friend class Stateful<Instrument>;
+  static constexpr uint8_t kStateVersion = 2;
   enum Check : size_t {
     kSum, kClipped, kMinusOne, kFiltered, kSameHeads, kStuckHeads, kTriangle, kPlacement, kAbsmax, kNegative, kChecks,
   };
@@ -82,6 +82,7 @@ class Instrument : public Detector {
   Doubt LookAtSquares(Check check, const model::Report& report) const;
   std::string Describe(Check check, const Doubt& doubt) const;
   void Remember(const model::Report& report);
+  State Fresh() const { return State(); }
 
   InstrumentOptions options_;
   const model::Architecture& architecture_;

@@ -12,7 +12,6 @@ using model::NormPlacement;
 using model::Severity;
 using model::Signal;
 
-constexpr uint8_t kStateVersion = 1;
 constexpr uint32_t kQuiet = 16;
 
 double MedianOf3(const double* v) { return std::max(std::min(v[0], v[1]), std::min(std::max(v[0], v[1]), v[2])); }
@@ -90,9 +89,5 @@ void LnInput::OnBreak(Break kind, model::Step step, std::vector<model::Finding>*
   state_.level.Break(EndedBy(kind, step), out);
   state_.warmup.Clear();
 }
-
-void LnInput::Save(base::ByteWriter* out) const { SaveState(kStateVersion, state_, out); }
-
-bool LnInput::Load(base::ByteReader* in) { return LoadState(kStateVersion, State(spec_), in, &state_); }
 
 }  // namespace gyrostat::detect

@@ -9,8 +9,8 @@
 // end at up to 6 times, dead ones pass 8 to 40).
 #pragma once
 
-#include "detect/detector.h"
-#include "detect/sustained.h"
+#include "detect/condition.h"
+#include "detect/stateful.h"
 #include "detect/warmup_phase.h"
 #include "model/architecture.h"
 
@@ -26,17 +26,17 @@ struct LnInputOptions {
 };
 inline constexpr size_t kLnInputSpan = 10;
 
-class LnInput : public Detector {
+class LnInput : public Stateful<LnInput> {
  public:
   LnInput(const LnInputOptions& options, const model::ModelSpec& spec);
 
   std::string_view name() const override { return "ln_input"; }
   void Observe(const model::Report& report, std::vector<model::Finding>* out) override;
   void OnBreak(Break kind, model::Step step, std::vector<model::Finding>* out) override;
-  void Save(base::ByteWriter* out) const override;
-  bool Load(base::ByteReader* in) override;
 
  private:
+  friend class Stateful<LnInput>;
+  static constexpr uint8_t kStateVersion = 2;
   static constexpr size_t kKept = kLnInputSpan + 3;  // Both ends are medians of 3.
   struct State {
     explicit State(const model::ModelSpec& spec) : warmup(spec) {}
@@ -52,6 +52,7 @@ class LnInput : public Detector {
         if (known > kKept) a.Fail();
     }
   };
+  State Fresh() const { return State(spec_); }
 
   LnInputOptions options_;
   model::ModelSpec spec_;

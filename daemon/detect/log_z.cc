@@ -11,7 +11,6 @@ namespace {
 using model::Severity;
 using model::Signal;
 
-constexpr uint8_t kStateVersion = 1;
 constexpr std::array<Signal, 2> kSignals = {Signal::kLogZ, Signal::kOutputLogitAbsmax};
 // The largest logit of a healthy, confident model is far above its log Z and grows for as long as it learns: only its
 // level is judged.
@@ -95,9 +94,5 @@ void LogZ::OnBreak(Break kind, model::Step step, std::vector<model::Finding>* ou
   }
   if (kind != Break::kIntervention) state_.conditions.Clear();
 }
-
-void LogZ::Save(base::ByteWriter* out) const { SaveState(kStateVersion, state_, out); }
-
-bool LogZ::Load(base::ByteReader* in) { return LoadState(kStateVersion, State(options_), in, &state_); }
 
 }  // namespace gyrostat::detect

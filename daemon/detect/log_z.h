@@ -13,8 +13,8 @@
 #include <array>
 
 #include "detect/condition.h"
-#include "detect/detector.h"
 #include "detect/discontinuity.h"
+#include "detect/stateful.h"
 #include "stats/climb.h"
 
 namespace gyrostat::detect {
@@ -33,17 +33,17 @@ struct LogZOptions {
   }
 };
 
-class LogZ : public Detector {
+class LogZ : public Stateful<LogZ> {
  public:
   LogZ(const LogZOptions& options, const model::ModelSpec& spec);
 
   std::string_view name() const override { return "log_z"; }
   void Observe(const model::Report& report, std::vector<model::Finding>* out) override;
   void OnBreak(Break kind, model::Step step, std::vector<model::Finding>* out) override;
-  void Save(base::ByteWriter* out) const override;
-  bool Load(base::ByteReader* in) override;
 
  private:
+  friend class Stateful<LogZ>;
+  static constexpr uint8_t kStateVersion = 1;
   // log Z, or the largest output logit.
   struct Series {
     explicit Series(const LogZOptions& options) : climb({.window = options.window_steps}) {}
@@ -65,6 +65,7 @@ class LogZ : public Detector {
 
   void ObserveSeries(size_t which, const model::Report& report, std::vector<model::Finding>* out);
   void Tell(size_t which, model::Step step, double value, std::vector<model::Finding>* out);
+  State Fresh() const { return State(options_); }
 
   LogZOptions options_;
   double level_;

@@ -11,7 +11,6 @@ namespace {
 using model::Severity;
 using model::Signal;
 
-constexpr uint8_t kStateVersion = 1;
 // A cut or a growth moves log2 by 1 as a rule; anything above rounding counts.
 constexpr double kMove = 0.01;
 constexpr size_t kWindowsKept = 2;
@@ -148,13 +147,8 @@ void LossScale::OnBreak(Break kind, model::Step step, std::vector<model::Finding
   state_.next_key = next_key;
 }
 
-void LossScale::Save(base::ByteWriter* out) const { SaveState(kStateVersion, state_, out); }
-
-bool LossScale::Load(base::ByteReader* in) {
-  if (!LoadState(kStateVersion, State(options_), in, &state_)) return false;
-  const bool fits = state_.logs.size() <= options_.window_steps && state_.medians.size() <= kWindowsKept;
-  if (!fits) state_ = State(options_);
-  return fits;
+bool LossScale::Fits() const {
+  return state_.logs.size() <= options_.window_steps && state_.medians.size() <= kWindowsKept;
 }
 
 }  // namespace gyrostat::detect

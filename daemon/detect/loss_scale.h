@@ -14,7 +14,7 @@
 #pragma once
 
 #include "detect/condition.h"
-#include "detect/detector.h"
+#include "detect/stateful.h"
 #include "stats/robust_baseline.h"
 
 namespace gyrostat::detect {
@@ -34,17 +34,17 @@ struct LossScaleOptions {
   }
 };
 
-class LossScale : public Detector {
+class LossScale : public Stateful<LossScale> {
  public:
   explicit LossScale(const LossScaleOptions& options);
 
   std::string_view name() const override { return "loss_scale"; }
   void Observe(const model::Report& report, std::vector<model::Finding>* out) override;
   void OnBreak(Break kind, model::Step step, std::vector<model::Finding>* out) override;
-  void Save(base::ByteWriter* out) const override;
-  bool Load(base::ByteReader* in) override;
 
  private:
+  friend class Stateful<LossScale>;
+  static constexpr uint8_t kStateVersion = 1;
   struct State {
     explicit State(const LossScaleOptions& options);
     std::vector<double> logs;        // log2 of the scales of the last window_steps steps, oldest first.
@@ -72,6 +72,8 @@ class LossScale : public Detector {
   double NetFall() const;  // Halvings from the highest of the window to now.
   void ObserveCollapse(model::Step step, double scale, std::vector<model::Finding>* out);
   void ObserveSlope(model::Step step, double scale, std::vector<model::Finding>* out);
+  State Fresh() const { return State(options_); }
+  bool Fits() const override;
 
   LossScaleOptions options_;
   State state_;

@@ -13,7 +13,6 @@ namespace {
 
 using model::Signal;
 
-constexpr uint8_t kStateVersion = 1;
 
 // From cause to effect within a step: the forward from the layers to the loss, the gradients, what the update leaves.
 // Scores and ratios that the client derives are not here: their inputs are.
@@ -223,9 +222,5 @@ void NonfiniteDetector::OnBreak(Break kind, model::Step step, std::vector<model:
   state_.open.clear();
   state_.before = {};
 }
-
-void NonfiniteDetector::Save(base::ByteWriter* out) const { SaveState(kStateVersion, state_, out); }
-
-bool NonfiniteDetector::Load(base::ByteReader* in) { return LoadState(kStateVersion, State(), in, &state_); }
 
 }  // namespace gyrostat::detect

@@ -6,7 +6,7 @@
 // dynamic loss scale is the scaler at work: information, unless it lasts.
 #pragma once
 
-#include "detect/detector.h"
+#include "detect/stateful.h"
 
 namespace gyrostat::detect {
 
@@ -18,17 +18,17 @@ struct NonfiniteOptions {
   void Fields(Archive& a) { a(lasting_reports, scaled_lasting_reports, heal_reports); }
 };
 
-class NonfiniteDetector : public Detector {
+class NonfiniteDetector : public Stateful<NonfiniteDetector> {
  public:
   explicit NonfiniteDetector(const NonfiniteOptions& options, const model::ModelSpec& spec);
 
   std::string_view name() const override { return "nonfinite"; }
   void Observe(const model::Report& report, std::vector<model::Finding>* out) override;
   void OnBreak(Break kind, model::Step step, std::vector<model::Finding>* out) override;
-  void Save(base::ByteWriter* out) const override;
-  bool Load(base::ByteReader* in) override;
 
  private:
+  friend class Stateful<NonfiniteDetector>;
+  static constexpr uint8_t kStateVersion = 1;
   // One finding and the signals it speaks for.
   struct Episode {
     model::Finding finding;
@@ -72,6 +72,7 @@ class NonfiniteDetector : public Detector {
   std::string Place(model::Signal signal, size_t size, size_t at, model::Finding* finding) const;
   void Remember(const model::Report& report);
   std::string Evidence() const;
+  State Fresh() const { return State(); }
 
   NonfiniteOptions options_;
   uint32_t layers_, heads_;

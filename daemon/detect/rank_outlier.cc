@@ -11,7 +11,6 @@ namespace {
 using model::Severity;
 using model::Signal;
 
-constexpr uint8_t kStateVersion = 1;
 constexpr uint32_t kRanksMin = 4;
 // Of so many ranks the offences are kept; a job whose every rank is odd has no outlier.
 constexpr size_t kRanksMax = 64;
@@ -171,9 +170,5 @@ void RankOutlier::OnBreak(Break kind, model::Step step, std::vector<model::Findi
     watch->Break(EndedBy(kind, step), out);
   state_.offenders.clear();
 }
-
-void RankOutlier::Save(base::ByteWriter* out) const { SaveState(kStateVersion, state_, out); }
-
-bool RankOutlier::Load(base::ByteReader* in) { return LoadState(kStateVersion, State(), in, &state_); }
 
 }  // namespace gyrostat::detect

@@ -10,8 +10,8 @@
 // Source: median/MAD over ranks, methods.md §10.1 and §10.4 (common mode first); Megatron's re-run idea, §6.
 #pragma once
 
-#include "detect/detector.h"
-#include "detect/sustained.h"
+#include "detect/condition.h"
+#include "detect/stateful.h"
 
 namespace gyrostat::detect {
 
@@ -29,17 +29,17 @@ struct RankOutlierOptions {
   }
 };
 
-class RankOutlier : public Detector {
+class RankOutlier : public Stateful<RankOutlier> {
  public:
   explicit RankOutlier(const RankOutlierOptions& options) : options_(options) {}
 
   std::string_view name() const override { return "rank_outlier"; }
   void Observe(const model::Report& report, std::vector<model::Finding>* out) override;
   void OnBreak(Break kind, model::Step step, std::vector<model::Finding>* out) override;
-  void Save(base::ByteWriter* out) const override;
-  bool Load(base::ByteReader* in) override;
 
  private:
+  friend class Stateful<RankOutlier>;
+  static constexpr uint8_t kStateVersion = 2;
   enum Field : uint32_t { kRank = 0, kLoss = 1, kGrad = 2, kTime = 3, kChecksum = 4 };
   struct Offender {
     uint32_t rank = 0;
@@ -66,6 +66,7 @@ class RankOutlier : public Detector {
   void Count(uint32_t rank, Field field, bool far);
   void ObserveField(std::span<const float> digest, Field field, const Sustained::Context& context);
   void ObserveWeights(std::span<const float> digest, const Sustained::Context& context);
+  State Fresh() const { return State(); }
 
   RankOutlierOptions options_;
   State state_;

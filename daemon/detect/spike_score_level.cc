@@ -10,7 +10,6 @@ namespace {
 
 using model::Signal;
 
-constexpr uint8_t kStateVersion = 1;
 constexpr std::array<Signal, 2> kValues = {Signal::kLoss, Signal::kGradNorm};
 constexpr std::array<Signal, 2> kScores = {Signal::kSpikeScoreLoss, Signal::kSpikeScoreGradNorm};
 // The level is over once it has fallen to this share of the lower threshold: percentages move slowly and must not flap.
@@ -104,12 +103,6 @@ void SpikeScoreLevel::OnBreak(Break kind, model::Step step, std::vector<model::F
     out->push_back(*series.disagreement);
     series.disagreement.reset();
   }
-}
-
-void SpikeScoreLevel::Save(base::ByteWriter* out) const { SaveState(kStateVersion, state_, out); }
-
-bool SpikeScoreLevel::Load(base::ByteReader* in) {
-  return LoadState(kStateVersion, State(options_.score), in, &state_);
 }
 
 }  // namespace gyrostat::detect

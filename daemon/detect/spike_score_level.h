@@ -3,11 +3,14 @@
 //
 // The level is that of the whole run: a restart keeps the window. The comparison is per attempt, from its first
 // report on, and ends at the first gap, because the client starts anew with each attempt.
+//
+// The definition keeps a spike in the baseline, so that a huge one hides lesser ones while it is in the window of
+// 1,000 values; loss_spike and grad_spike say those.
 #pragma once
 
 #include <array>
 
-#include "detect/detector.h"
+#include "detect/stateful.h"
 #include "stats/spike_score.h"
 
 namespace gyrostat::detect {
@@ -23,17 +26,17 @@ struct SpikeScoreLevelOptions {
   void Fields(Archive& a) { a(score, info_percent, warning_percent, evaluated_min, spikes_min); }
 };
 
-class SpikeScoreLevel : public Detector {
+class SpikeScoreLevel : public Stateful<SpikeScoreLevel> {
  public:
   explicit SpikeScoreLevel(const SpikeScoreLevelOptions& options);
 
   std::string_view name() const override { return "spike_score"; }
   void Observe(const model::Report& report, std::vector<model::Finding>* out) override;
   void OnBreak(Break kind, model::Step step, std::vector<model::Finding>* out) override;
-  void Save(base::ByteWriter* out) const override;
-  bool Load(base::ByteReader* in) override;
 
  private:
+  friend class Stateful<SpikeScoreLevel>;
+  static constexpr uint8_t kStateVersion = 1;
   // One of the two scored series.
   struct Series {
     explicit Series(const stats::SpikeScoreOptions& options) : run(options), attempt(options) {}
@@ -57,6 +60,7 @@ class SpikeScoreLevel : public Detector {
   void ObserveSeries(size_t which, const model::Report& report, std::vector<model::Finding>* out);
   void Level(size_t which, model::Step step, std::vector<model::Finding>* out);
   void Compare(size_t which, const model::Report& report, std::vector<model::Finding>* out);
+  State Fresh() const { return State(options_.score); }
 
   SpikeScoreLevelOptions options_;
   State state_;

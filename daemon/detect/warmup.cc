@@ -12,31 +12,26 @@ using model::NormPlacement;
 using model::Severity;
 using model::Signal;
 
-constexpr uint8_t kStateVersion = 1;
 constexpr uint32_t kLevelReports = 32;
 constexpr uint32_t kQuiet = 32;
-// The gradient ratio is smoothed over so many reports.
-constexpr double kRatioReports = 8;
 // The loss at a step up to this is that of a model that knows nothing.
 constexpr model::Step kFirstSteps = 2;
 
 }  // namespace
 
 Warmup::State::State(const model::ModelSpec& spec)
-    : phase(spec), losses({.window = kLevelReports, .winsor_mads = 0, .sigma_min = 0}) {}
+    : phase(spec), losses({.window = kLevelReports, .winsor_mads = 0, .sigma_min = 0}) {
+  if (spec.vocab_size > 1) knows_nothing = std::log(spec.vocab_size);
+}
 
 Warmup::Warmup(const WarmupOptions& options, const model::ModelSpec& spec)
-    : options_(options), spec_(spec), architecture_(model::ArchitectureOf(spec)), state_(spec) {
-  if (spec.vocab_size > 1) state_.knows_nothing = std::log(spec.vocab_size);
-}
+    : options_(options), spec_(spec), architecture_(model::ArchitectureOf(spec)), state_(spec) {}
 
 void Warmup::LearnRatio(const model::Report& report) {
   const std::span<const float> norms = report.Array(Signal::kLayerGradNorm);
   if (norms.size() < 2 || !IsFinite(norms.front()) || !IsFinite(norms.back())) return;
   if (!(norms.front() > 0) || !(norms.back() > 0)) return;
-  const double ratio = std::log(static_cast<double>(norms.back()) / norms.front());
-  state_.ratio = state_.has_ratio ? state_.ratio + (ratio - state_.ratio) / kRatioReports : ratio;
-  state_.has_ratio = true;
+  state_.ratios.Observe(std::log(static_cast<double>(norms.back()) / norms.front()));
 }
 
 void Warmup::Observe(const model::Report& report, std::vector<model::Finding>* out) {
@@ -44,9 +39,11 @@ void Warmup::Observe(const model::Report& report, std::vector<model::Finding>* o
   LearnRatio(report);
   const double loss = report.Scalar(Signal::kLoss);
   if (!report.Has(Signal::kLoss) || !std::isfinite(loss)) return;
-  if (!state_.started && state_.knows_nothing == 0 && report.step <= kFirstSteps && loss > 0)
-    state_.knows_nothing = loss;
-  state_.started = true;
+  state_.started = state_.started || report.step > kFirstSteps;
+  if (spec_.vocab_size <= 1 && !state_.started && loss > 0) {
+    state_.first.Observe(loss);
+    state_.knows_nothing = state_.first.median();
+  }
   state_.losses.Observe(loss);
   if (state_.losses.count() < kLevelReports) return;
   const double level = state_.losses.median();
@@ -70,7 +67,7 @@ std::optional<model::InterventionKind> Warmup::Cure() const {
 void Warmup::ObservePlateau(double level, double earlier, const Sustained::Context& context) {
   const bool high = state_.knows_nothing > 0 && level > options_.plateau_share * state_.knows_nothing;
   const bool still = std::fabs(level - earlier) < options_.still_share * std::fabs(level);
-  const bool vanished = !state_.has_ratio || state_.ratio > std::log(options_.ratio);
+  const bool vanished = !state_.ratios.known() || state_.ratios.median() > std::log(options_.ratio);
   // An open plateau does not end because the loss creeps: it ends when it falls.
   const bool falls = level < earlier - options_.still_share * std::fabs(level);
   const bool stands = high && vanished && state_.phase.phase() == WarmupPhase::Phase::kOver &&
@@ -87,8 +84,9 @@ void Warmup::ObservePlateau(double level, double earlier, const Sustained::Conte
         finding->message =
             Sentence("The loss stands still at %.4g, %.2g of what a model that knows nothing has (%.4g): it has learnt "
                      "how frequent tokens are, and no more", level, level / state_.knows_nothing, state_.knows_nothing);
-        if (state_.has_ratio)
-          finding->message += Sentence("; the last block's gradient is %.3g times the first's", std::exp(state_.ratio));
+        if (state_.ratios.known())
+          finding->message += Sentence("; the last block's gradient is %.3g times the first's",
+                                       std::exp(state_.ratios.median()));
         finding->message += ".";
       },
       [&] { return Sentence("The loss no longer stands still: %.4g.", level); });
@@ -121,16 +119,9 @@ void Warmup::OnBreak(Break kind, model::Step step, std::vector<model::Finding>* 
   if (kind == Break::kIntervention) return;
   // What a model that knows nothing loses is a fact about the data, and stays.
   state_.losses.Clear();
-  state_.has_ratio = false;
+  state_.ratios.Clear();
+  state_.started = state_.started || state_.first.known();
   state_.phase.Clear();
-}
-
-void Warmup::Save(base::ByteWriter* out) const { SaveState(kStateVersion, state_, out); }
-
-bool Warmup::Load(base::ByteReader* in) {
-  State fresh(spec_);
-  if (spec_.vocab_size > 1) fresh.knows_nothing = std::log(spec_.vocab_size);
-  return LoadState(kStateVersion, fresh, in, &state_);
 }
 
 }  // namespace gyrostat::detect

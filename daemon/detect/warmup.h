@@ -2,15 +2,16 @@
 // steps earlier in the post-norm family; this one needs nothing but a loss and a learning rate.)
 //
 // *Plateau*: the warm-up is over and the loss stands still near what is known without reading context (the unigram
-// entropy): above half of the loss of a model that knows nothing, ln(vocabulary) or the loss at the run's first step.
+// entropy): above half of the loss of a model that knows nothing, ln(vocabulary) or the median loss of its first steps.
 // Levels are medians of 32 losses; still means that two of them 64 reports apart differ by less than 2 %. Where
 // gradients per layer are reported, the last must be 8 times the first as well. experiments.md §3: collapsed post-norm
 // models stand at 0.58 of the start, healthy ones pass 0.5 within 500 steps without standing still. *Ramp*: the loss
 // has climbed away from its lowest level while the rate still rises (experiments.md §5, S7b): the peak is too high.
 #pragma once
 
-#include "detect/detector.h"
-#include "detect/sustained.h"
+#include "detect/condition.h"
+#include "detect/recent_median.h"
+#include "detect/stateful.h"
 #include "detect/warmup_phase.h"
 #include "model/architecture.h"
 #include "stats/robust_baseline.h"
@@ -32,17 +33,17 @@ struct WarmupOptions {
   }
 };
 
-class Warmup : public Detector {
+class Warmup : public Stateful<Warmup> {
  public:
   Warmup(const WarmupOptions& options, const model::ModelSpec& spec);
 
   std::string_view name() const override { return "warmup"; }
   void Observe(const model::Report& report, std::vector<model::Finding>* out) override;
   void OnBreak(Break kind, model::Step step, std::vector<model::Finding>* out) override;
-  void Save(base::ByteWriter* out) const override;
-  bool Load(base::ByteReader* in) override;
 
  private:
+  friend class Stateful<Warmup>;
+  static constexpr uint8_t kStateVersion = 2;
   static constexpr size_t kApart = 64;  // Reports between the two levels of a plateau.
   struct State {
     explicit State(const model::ModelSpec& spec);
@@ -51,16 +52,16 @@ class Warmup : public Detector {
     std::array<double, kApart> levels{};  // Their medians, a ring.
     uint32_t levels_known = 0, levels_next = 0;
     double knows_nothing = 0;           // Loss of a model that does; 0: not known.
-    bool started = false;               // A report of this attempt was seen.
+    RecentMedian<3> first;              // Losses of the first steps, where the vocabulary is not known.
+    bool started = false;               // No first step can come any more.
     double lowest = 0;                  // Level while the rate rose; valid once has_lowest.
     bool has_lowest = false;
-    double ratio = 0;                   // Smoothed ln of last over first gradient; valid once has_ratio.
-    bool has_ratio = false;
+    RecentMedian<5> ratios;             // ln of last over first gradient.
     Sustained plateau, ramp;
     uint64_t next_key = 1;
     template <class Archive>
     void Fields(Archive& a) {
-      a(phase, losses, levels, levels_known, levels_next, knows_nothing, started, lowest, has_lowest, ratio, has_ratio,
+      a(phase, losses, levels, levels_known, levels_next, knows_nothing, first, started, lowest, has_lowest, ratios,
         plateau, ramp, next_key);
       if constexpr (Archive::kLoading)
         if (levels_known > kApart || levels_next >= kApart) a.Fail();
@@ -71,6 +72,7 @@ class Warmup : public Detector {
   void ObservePlateau(double level, double earlier, const Sustained::Context& context);
   void ObserveRamp(double level, const Sustained::Context& context);
   std::optional<model::InterventionKind> Cure() const;
+  State Fresh() const { return State(spec_); }
 
   WarmupOptions options_;
   model::ModelSpec spec_;

@@ -86,6 +86,23 @@ TEST(Silence, ABurstOfHeldBackReportsIsNotAFasterJob) {
   EXPECT_EQ(silence.SilentAfterMs(), 30000);
 }
 
+TEST(Silence, IsNotBlindedByOneLongStepAGoodByeOrAResume) {
+  for (const int64_t long_ms : {int64_t{5000}, int64_t{50'000}, int64_t{0}}) {
+    for (const bool good_bye : {false, true}) {
+      Silence silence(SilenceOptions{});
+      model::Step step = 0;
+      int64_t now = Beat(&silence, 0, 5000, 50, &step);
+      now = Beat(&silence, now, long_ms, 1, &step);
+      if (good_bye) {
+        EXPECT_FALSE(silence.OnBye(now + 1));
+      }
+      now = Beat(&silence, now, 5000, 2, &step);
+      EXPECT_FALSE(silence.OnTick(now + 100'000)) << long_ms;
+      EXPECT_TRUE(silence.OnTick(now + 100'001)) << long_ms;
+    }
+  }
+}
+
 TEST(Silence, GoesOnAfterSaveAndLoad) {
   Silence silence(SilenceOptions{});
   model::Step step = 0;

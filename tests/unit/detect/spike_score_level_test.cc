@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include "support/lcg.h"
 #include "unit/detect/feed.h"
 
@@ -47,6 +49,29 @@ TEST(SpikeScoreLevel, OneSpikeAmongFewStepsIsNoPercentage) {
   Feed feed = NewFeed();
   for (int step = 0; step < 150; ++step) feed.Scalar(Signal::kLoss, step == 120 ? 50 : Loss(step, 0));
   EXPECT_THAT(feed.said, IsEmpty());
+}
+
+// The published definition keeps a spike in its baseline: one of any size hides lesser ones, for one window.
+TEST(SpikeScoreLevel, IsBlindedForOneWindowAtMost) {
+  const auto found_at = [](double bad, std::optional<Break> kind) {
+    Feed feed = NewFeed();
+    for (int step = 0; step < 9000; ++step) {
+      if (step == 1950 && kind) feed.Break(*kind);
+      feed.Scalar(Signal::kLoss, step == 1990 && bad != 0 ? bad : Loss(step, step < 2000 ? 0 : 120));
+      if (step >= 2000 && !feed.said.empty()) return step;
+    }
+    return -1;
+  };
+  const int without = found_at(0, {});
+  ASSERT_GE(without, 2000);
+  for (const double bad : {1e30, 1e6, -1e30, kNan, kInf, -kInf, -1.0, static_cast<double>(model::kAbsent)}) {
+    const int with = found_at(bad, {});
+    EXPECT_GE(with, 2000) << bad;
+    // A spike that the window hides is missing from the count; the next one comes 120 steps later.
+    EXPECT_LE(with, without + 120) << bad;
+  }
+  for (const Break kind : {Break::kNewAttempt, Break::kNewEpoch, Break::kIntervention})
+    EXPECT_EQ(found_at(0, kind), without);
 }
 
 TEST(SpikeScoreLevel, ARestartDoesNotEmptyTheWindow) {

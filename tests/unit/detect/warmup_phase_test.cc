@@ -40,6 +40,15 @@ TEST(WarmupPhase, AStretchedWarmupGoesOnAfterItsDeclaredEnd) {
   EXPECT_EQ(At(&phase, 12, 0.002), Phase::kRising);
 }
 
+TEST(WarmupPhase, OneStrayRateHidesNoRiseAfterIt) {
+  for (const int stray : {0, 5}) {
+    WarmupPhase phase{model::ModelSpec()};
+    for (int step = 0; step < 20; ++step) At(&phase, step, step == stray ? 1e30 : 0.001);
+    EXPECT_EQ(phase.phase(), Phase::kOver);
+    EXPECT_EQ(At(&phase, 20, 0.002), Phase::kRising);
+  }
+}
+
 TEST(WarmupPhase, AnImpossibleRateIsNone) {
   WarmupPhase phase{model::ModelSpec()};
   for (const double rate : {0.0, -1.0, kNan, kInf}) EXPECT_EQ(At(&phase, 0, rate), Phase::kUnknown) << rate;

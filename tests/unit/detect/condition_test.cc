@@ -1,4 +1,4 @@
-#include "detect/sustained.h"
+#include "detect/condition.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
