@@ -162,7 +162,7 @@ inline std::vector<BlindCase> CasesOfTheArchitecture() {
        [](Report* r, int) { r->MutableArray(Signal::kHiddenAbsmax)[kLayers] = 12'000; }, 0, 3},
       {"headroom_forecast", "headroom", HalfPrecision, Stream,
        [](Report* r, int t) {
-         r->MutableArray(Signal::kHiddenAbsmax)[kLayers] *= static_cast<float>(std::exp(0.03 * std::min(t, 210)));
+         r->MutableArray(Signal::kHiddenAbsmax)[kLayers] = static_cast<float>(600 * std::exp(0.05 * std::min(t, 90)));
        },
        2, 8},
       {"dead_depth", "dead_depth", PreNorm, Stream,
