@@ -121,7 +121,8 @@ void PrintArchitecture(const model::ModelSpec& spec, const Console& console) {
     console.out << Wrap(console.style, text, indent);
   };
   if (const model::Preset* preset = model::FindPreset(spec.preset)) {
-    std::string text = "Preset " + std::string(preset->name) + ", a " + model::Token(preset->stack) + " stack";
+    const char* article = preset->stack == model::Stack::kDecoder ? ", a " : ", an ";
+    std::string text = "Preset " + std::string(preset->name) + article + model::Token(preset->stack) + " stack";
     if (!preset->note.empty()) text += ": " + std::string(preset->note);
     say(text + ".", 0);
   }
