@@ -27,7 +27,7 @@ def objects(done):
 
 
 def own_logs():
-    return sorted(path for path in CORPUS.iterdir() if path.suffix != ".md")
+    return sorted(path for path in CORPUS.iterdir() if path.is_file() and path.suffix != ".md")
 
 
 def test_every_own_log_in_one_call():

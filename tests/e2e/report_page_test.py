@@ -62,8 +62,9 @@ def pages(tmp_path_factory):
     """{name: (file, runs)}: one run in which much goes wrong; every own log."""
     folder = tmp_path_factory.mktemp("pages")
     one, many = folder / "one.html", folder / "many.html"
+    logs = sorted(path for path in CORPUS.iterdir() if path.is_file() and path.suffix != ".md")
     return {"one": (one, report(one, write_run(folder / "one.jsonl", "sick"))),
-            "many": (many, report(many, *sorted(path for path in CORPUS.iterdir() if path.suffix != ".md")))}
+            "many": (many, report(many, *logs))}
 
 
 @pytest.fixture
