@@ -144,6 +144,15 @@ def test_what_a_quiet_rule_looks_at_is_there(prometheus):
                 assert prometheus.query(selector), (place.where, selector)
 
 
+def test_detectors_that_rules_name_exist(prometheus):
+    prometheus, _ = prometheus
+    known = {labels["detector"] for labels, _ in prometheus.query("count by (detector) (gyrostat_finding_active)")}
+    assert len(known) > 20
+    for rule in committed.rules():
+        for names in re.findall(r'detector(?:=~|!~)"([a-z_|]+)"', rule["expr"]):
+            assert set(names.split("|")) <= known, rule["alert"]
+
+
 def test_all_heads_are_a_scrape_job_of_their_own(prometheus):
     prometheus, _ = prometheus
     heads = prometheus.query('gyrostat_head_attention_logit_max{job="heads"}')
