@@ -22,26 +22,6 @@ void Reserve(size_t heads, size_t keys, remedy::ClipPlan* plan) {
   plan->charged.ticks.reserve(heads);
 }
 
-void CopyFactors(const std::vector<remedy::HeadFactor>& from, std::vector<gyro_head_factor>* to) {
-  to->clear();
-  for (const remedy::HeadFactor& f : from) to->push_back({f.layer, f.head, f.factor});
-}
-
-template <size_t N>
-void CopyText(std::string_view text, char (&out)[N]) {
-  const size_t size = std::min(text.size(), N - 1);
-  text.copy(out, size);
-  out[size] = '\0';
-}
-
-// An id for a local clip: its boundary, so that an ack can only mean the clip that is open.
-model::OrderId LocalId(model::Boundary boundary) {
-  model::OrderId id;
-  std::memcpy(id.bytes.data(), "local\0\0\0", 8);
-  std::memcpy(id.bytes.data() + 8, &boundary, 8);
-  return id;
-}
-
 }  // namespace
 
 Actuator::Actuator(const Settings* settings, const model::AttemptId& attempt, OrderQueue* orders, RecordQueue* records,
@@ -56,8 +36,7 @@ Actuator::Actuator(const Settings* settings, const model::AttemptId& attempt, Or
   const size_t heads = size_t{settings->model.layers} * settings->model.heads;
   const size_t keys = size_t{settings->model.layers} * settings->model.KvHeads();
   entries_.reserve(heads);
-  q_.reserve(heads);
-  k_.reserve(keys);
+  page_.Reserve(heads, keys);
   Reserve(heads, keys, &plan_);
 }
 
@@ -72,7 +51,7 @@ gyro_status Actuator::Poll(const BoundaryView& at, gyro_order* order) {
     planned_local_ = at.boundary;
     if (PlanLocal(at)) {
       model::Order local;
-      local.id = LocalId(at.boundary);
+      local.id = LocalClipId(at.boundary);
       local.basis = local.expires_boundary = at.boundary;
       local.tau = local_.tau;
       open_ = Open::kLocal;
@@ -140,22 +119,7 @@ bool Actuator::Consider(const BoundaryView& at, const model::Order& order) {
 
 void Actuator::Present(const model::Order& order, bool local, gyro_order* out) {
   open_id_ = order.id;
-  CopyFactors(plan_.q, &q_);
-  CopyFactors(plan_.k, &k_);
-  gyro_order full{};
-  full.struct_size = out->struct_size;
-  std::memcpy(full.id, order.id.bytes.data(), sizeof(full.id));
-  CopyText(model::Token(model::InterventionKind::kQkClip), full.kind);
-  CopyText(order.intent_id, full.intent_id);
-  full.local = local ? 1 : 0;
-  full.basis_boundary = order.basis;
-  full.expires_boundary = order.expires_boundary;
-  full.tau = order.tau;
-  full.q_count = static_cast<uint32_t>(q_.size());
-  full.q = q_.data();
-  full.k_count = static_cast<uint32_t>(k_.size());
-  full.k = k_.data();
-  std::memcpy(out, &full, std::min<size_t>(out->struct_size, sizeof(full)));
+  page_.Show(order, local, plan_, out);
 }
 
 gyro_status Actuator::Ack(const BoundaryView& at, const uint8_t* id, int outcome, const char* reason) {

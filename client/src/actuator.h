@@ -16,6 +16,7 @@
 
 #include "client/src/clip_state.h"
 #include "client/src/counters.h"
+#include "client/src/order_page.h"
 #include "client/src/settings.h"
 #include "client/src/spsc_queue.h"
 #include "client/src/wire_records.h"
@@ -38,6 +39,7 @@ struct BoundaryView {
   model::Boundary boundary = 0;
   model::Step step = 0;
   uint64_t frames_committed = 0;
+  bool known = true;              // False: the report was dropped, and what was measured with it.
   std::span<const float> maxima;  // attn_logit_max of the boundary's own report; empty: none.
   model::LogitKind kind = model::LogitKind::kUnknown;
 };
@@ -103,7 +105,7 @@ class Actuator {
   model::Boundary planned_local_ = 0;  // The boundary at which local mode has had its turn.
   std::vector<model::ClipEntry> entries_;
   remedy::ClipPlan plan_;
-  std::vector<gyro_head_factor> q_, k_;
+  OrderPage page_;
 
   std::array<Known, kOutcomesKept> outcomes_;
   uint64_t outcomes_count_ = 0;

@@ -111,7 +111,15 @@ gyro_status gyro_client::Start(const gyrostat::client::TransportApi* transport) 
     return GYRO_NO_MEMORY;
   }
   worker = std::move(started);
+  if (lockstep != nullptr) lockstep->HasSender();
   return GYRO_OK;
+}
+
+void gyro_client::Agree(const gyrostat::client::JoinResult& join) {
+  lockstep = std::make_unique<gyrostat::client::Lockstep>(&shared->settings, join, &shared->frames, &shared->orders,
+                                                          &shared->records, &shared->counters);
+  recorder.HoldFrames(true);
+  recorder.KeepAllMaxima(true);
 }
 
 gyrostat::client::BoundaryView gyro_client::Here() {
@@ -123,6 +131,8 @@ gyrostat::client::BoundaryView gyro_client::Here() {
   if (const gyrostat::client::Frame* frame = recorder.last()) {
     view.maxima = {frame->Array(kMaxima), frame->Count(kMaxima)};
     view.kind = frame->logit_kind;
+  } else {
+    view.known = false;
   }
   return view;
 }

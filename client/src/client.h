@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "client/src/actuator.h"
+#include "client/src/lockstep.h"
 #include "client/src/recorder.h"
 #include "client/src/sender.h"
 #include "client/src/settings.h"
@@ -47,18 +48,21 @@ class Worker {
 
 // The C ABI's handle.
 struct gyro_client {
-  // An inert client when `transport` is null.
+  // Inert until Start or Agree.
   gyro_client(gyrostat::client::Settings settings, const gyrostat::model::AttemptId& attempt);
   ~gyro_client();
 
   // Starts the sender. GYRO_OK or GYRO_NO_MEMORY.
   gyro_status Start(const gyrostat::client::TransportApi* transport);
-  bool active() const { return worker != nullptr; }
+  // The ranks of the job agree from here on. Before Start.
+  void Agree(const gyrostat::client::JoinResult& join);
+  bool active() const { return worker != nullptr || lockstep != nullptr; }
   gyrostat::client::BoundaryView Here();
 
   const std::shared_ptr<gyrostat::client::Shared> shared;
   gyrostat::client::Recorder recorder;
-  gyrostat::client::Actuator actuator;
+  gyrostat::client::Actuator actuator;  // Idle where there is a lockstep.
+  std::unique_ptr<gyrostat::client::Lockstep> lockstep;
   std::shared_ptr<gyrostat::client::Worker> worker;
   std::string saved_state;  // Lent out by gyro_state_save.
 };

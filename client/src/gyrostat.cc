@@ -68,11 +68,17 @@ const gc::TransportApi* Load(const std::string& path, std::string* error) {
   return transport;
 }
 
+gyro_status NewEpoch(gyro_client* client, std::unique_ptr<gc::RestoredState> state) {
+  if (client->lockstep != nullptr) return client->lockstep->NewEpoch(client->Here(), std::move(state));
+  return client->actuator.NewEpoch(client->Here(), std::move(state));
+}
+
 gyro_status Open(const gyro_options* options, gyro_client** out) {
   gc::Settings settings;
   std::string error;
   gyro_status status = gc::ReadSettings(options, &settings, &error);
   if (status == GYRO_INVALID) settings.model = {};  // Not to be trusted for sizes.
+  const bool agrees = status == GYRO_OK && settings.agreement_lag > 0 && !gc::InForkedChild();
   const bool wanted = status == GYRO_OK && settings.active && !gc::InForkedChild();
   const gc::TransportApi* transport = nullptr;
   if (wanted) {
@@ -81,10 +87,16 @@ gyro_status Open(const gyro_options* options, gyro_client** out) {
   } else if (status == GYRO_OK) {
     status = GYRO_INACTIVE;
   }
-  if (transport == nullptr) settings.ring_reports = 2;  // Never used.
-  auto client = std::make_unique<gyro_client>(std::move(settings), RandomAttempt());
+  if (transport == nullptr) settings.ring_reports = 4;  // Hardly used.
+  const gyrostat::model::AttemptId drawn = RandomAttempt();
+  gc::JoinResult join;
+  if (agrees) join = gc::JoinRanks(settings, drawn);
+  if (join.attempt.IsZero()) join.attempt = drawn;
+  auto client = std::make_unique<gyro_client>(std::move(settings), join.attempt);
+  if (agrees) client->Agree(join);
   if (!error.empty()) client->shared->counters.training.error.Set(error);
   if (transport != nullptr) status = client->Start(transport);
+  if (agrees && status == GYRO_INACTIVE) status = GYRO_OK;  // A rank without a stream takes part all the same.
   *out = client.release();
   return status;
 }
@@ -118,17 +130,22 @@ gyro_status gyro_close(gyro_client* client, uint32_t flush_ms) {
     delete client;
     return GYRO_INACTIVE;
   }
+  if (client->lockstep != nullptr) client->recorder.DeliverHeld({});  // The last report waits for no round any more.
   if (gc::Exiting()) return GYRO_OK;  // The sender is parked. The process is about to be gone, and all this with it.
   // More than a minute is not a budget; it also keeps the arithmetic of deadlines far from overflow.
-  client->worker->Stop(gyrostat::base::Milliseconds(std::min(flush_ms, 60'000u)));
+  if (client->worker != nullptr) client->worker->Stop(gyrostat::base::Milliseconds(std::min(flush_ms, 60'000u)));
   delete client;  // What a sender that did not end still needs it owns itself.
   return GYRO_OK;
 }
 
 gyro_status gyro_step_begin(gyro_client* client, int64_t step) {
   if (const gyro_status status = Usable(client); status != GYRO_OK) return status;
-  client->actuator.BeginStep(client->Here());
-  client->recorder.KeepAllMaxima(client->actuator.local_mode());
+  if (client->lockstep != nullptr) {
+    client->lockstep->BeginStep(client->Here());
+  } else {
+    client->actuator.BeginStep(client->Here());
+    client->recorder.KeepAllMaxima(client->actuator.local_mode());
+  }
   return client->recorder.Begin(step);
 }
 
@@ -155,7 +172,13 @@ gyro_status gyro_record_layer_attn_logit_max(gyro_client* client, uint32_t layer
 
 gyro_status gyro_step_end(gyro_client* client) {
   if (const gyro_status status = Usable(client); status != GYRO_OK) return status;
-  return client->recorder.End(client->actuator.epoch(), client->actuator.ledger().version());
+  if (client->lockstep == nullptr)
+    return client->recorder.End(client->actuator.epoch(), client->actuator.ledger().version());
+  const gc::Agreement& agreement = client->lockstep->agreement();
+  const gyro_status ended = client->recorder.End(agreement.epoch(), agreement.ledger().version());
+  if (ended != GYRO_OK && ended != GYRO_DROPPED) return ended;
+  const gyro_status agreed = client->lockstep->StepEnded(client->Here(), &client->recorder);
+  return agreed == GYRO_OK ? ended : agreed;
 }
 
 gyro_status gyro_poll(gyro_client* client, gyro_order* order) {
@@ -166,6 +189,7 @@ gyro_status gyro_poll(gyro_client* client, gyro_order* order) {
     client->shared->counters.training.error.Set("gyro_poll was called between gyro_step_begin and gyro_step_end");
     return GYRO_STATE;
   }
+  if (client->lockstep != nullptr) return client->lockstep->Poll(client->Here(), order);
   return client->actuator.Poll(client->Here(), order);
 }
 
@@ -175,20 +199,28 @@ gyro_status gyro_ack(gyro_client* client, const uint8_t* id, gyro_outcome outcom
   const int raw = Raw(outcome);
   if (raw != GYRO_APPLIED && raw != GYRO_REFUSED && raw != GYRO_FAILED)
     return Refuse(client, "gyro_ack wants GYRO_APPLIED, GYRO_REFUSED or GYRO_FAILED as outcome");
+  if (client->lockstep != nullptr) return client->lockstep->Ack(client->Here(), id, raw, reason);
   return client->actuator.Ack(client->Here(), id, raw, reason);
 }
 
 gyro_status gyro_reset(gyro_client* client) {
   if (const gyro_status status = Usable(client); status != GYRO_OK) return status;
-  return client->actuator.NewEpoch(client->Here(), nullptr);
+  return NewEpoch(client, nullptr);
 }
 
 gyro_status gyro_state_save(gyro_client* client, const uint8_t** data, size_t* size) {
   if (gc::InForkedChild()) return GYRO_INACTIVE;
   if (client == nullptr || data == nullptr || size == nullptr) return GYRO_INVALID;
   try {
-    client->saved_state = gc::SaveState(client->shared->attempt, client->actuator.epoch(), client->recorder.boundary(),
-                                        client->actuator.ledger(), client->actuator.Outcomes(), {});
+    const gyrostat::model::Boundary boundary = client->recorder.boundary();
+    if (client->lockstep != nullptr) {
+      const gc::Agreement& all = client->lockstep->agreement();
+      client->saved_state =
+          gc::SaveState(all.attempt(), all.epoch(), boundary, all.ledger(), all.Outcomes(), all.registers().Saved());
+    } else {
+      client->saved_state = gc::SaveState(client->shared->attempt, client->actuator.epoch(), boundary,
+                                          client->actuator.ledger(), client->actuator.Outcomes(), {});
+    }
   } catch (const std::bad_alloc&) {
     return GYRO_NO_MEMORY;
   }
@@ -206,9 +238,9 @@ gyro_status gyro_state_load(gyro_client* client, const uint8_t* data, size_t siz
     const gyrostat::model::ModelSpec& model = client->shared->settings.model;
     auto state = gc::LoadState({reinterpret_cast<const char*>(data), size}, model.layers, model.heads, &error);
     if (state == nullptr) return Refuse(client, error.c_str());
-    const gyro_status status = client->actuator.NewEpoch(client->Here(), std::move(state));
+    const gyro_status status = NewEpoch(client, std::move(state));
     if (status == GYRO_INVALID) return Refuse(client, "the state names heads that the model does not have");
-    if (!client->active()) client->shared->records.Release();  // Nobody else would take the record.
+    if (client->worker == nullptr && client->lockstep == nullptr) client->shared->records.Release();  // Nobody else would take the record.
     return status;
   } catch (const std::bad_alloc&) {
     return GYRO_NO_MEMORY;
@@ -259,6 +291,8 @@ const char* gyro_strerror(gyro_status status) {
       return "the transport library could not be loaded: training goes on unwatched";
     case GYRO_NO_MEMORY:
       return "out of memory";
+    case GYRO_UNSURE:
+      return "unsure: the ranks may have become unequal; nothing is applied until all load one state";
   }
   return "not a status of gyrostat";
 }

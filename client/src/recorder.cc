@@ -4,6 +4,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 namespace gyrostat::client {
 namespace {
@@ -27,7 +28,7 @@ gyro_status Recorder::Begin(model::Step step) {
     return Invalid("the step is %lld, wanted one within 2^53 of 0", static_cast<long long>(step));
   last_ = nullptr;
   step_ = step;
-  frame_ = ring_->queue().Reserve();
+  frame_ = ring_->queue().Reserve(held_ != nullptr ? 1 : 0);
   if (frame_ == nullptr) {
     phase_ = Phase::kDropping;
     return GYRO_DROPPED;
@@ -155,8 +156,20 @@ gyro_status Recorder::End(uint32_t epoch, uint64_t ledger_version) {
         std::fill_n(frame_->Array(model::Signal::kAttnLogitMax) + layer * heads, heads, model::kAbsent);
   }
   last_ = frame_;
-  ring_->queue().Commit();
+  if (!holding_) ring_->queue().Commit();
   return GYRO_OK;
+}
+
+void Recorder::DeliverHeld(std::span<const float> maxima) {
+  constexpr model::Signal kSignal = model::Signal::kAttnLogitMax;
+  Frame* held = std::exchange(held_, last_);
+  if (held == nullptr) return;
+  frame_ = held;
+  if (!Account(kSignal, maxima.size())) Account(kSignal, 0);
+  frame_ = last_;
+  if (held->Count(kSignal) != 0) std::memcpy(held->Array(kSignal), maxima.data(), maxima.size_bytes());
+  if (held->logit_kind == model::LogitKind::kUnknown) held->logit_kind = settings_->attn_logit.kind;
+  ring_->queue().Commit();
 }
 
 gyro_status Recorder::Invalid(const char* format, ...) {

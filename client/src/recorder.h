@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "client/src/counters.h"
 #include "client/src/frame.h"
@@ -27,6 +28,13 @@ class Recorder {
   gyro_status LayerAttnLogitMax(uint32_t layer, const float* values, size_t count, int kind);
   // Passes boundary number boundary() + 1 and commits the frame. `ledger_version` is the one its forward ran under.
   gyro_status End(uint32_t epoch, uint64_t ledger_version);
+
+  // With `hold` a frame is not handed over by End but by DeliverHeld, one boundary later: its maxima are those of all
+  // ranks, which R brings then.
+  void HoldFrames(bool hold) { holding_ = hold; }
+  // Hands over the frame that End held at the boundary before, with `maxima` of all ranks (empty: not known). The frame
+  // of this boundary is held from now on.
+  void DeliverHeld(std::span<const float> maxima);
 
   // Local clipping needs the maxima of every step, whatever the daemon asked to collect.
   void KeepAllMaxima(bool keep) { keep_all_maxima_ = keep; }
@@ -56,10 +64,11 @@ class Recorder {
   stats::SpikeScore loss_spikes_, grad_norm_spikes_;
   Phase phase_ = Phase::kClosed;
   Frame* frame_ = nullptr;
-  const Frame* last_ = nullptr;
+  Frame* last_ = nullptr;
+  Frame* held_ = nullptr;  // Finished at the boundary before the last, not committed.
   model::Boundary boundary_ = 0;
   model::Step step_ = 0;
-  bool keep_all_maxima_ = false;
+  bool keep_all_maxima_ = false, holding_ = false;
 };
 
 }  // namespace gyrostat::client

@@ -80,6 +80,17 @@ void Sender::TakeRecord(Record& record) {
     case RecordKind::kLocalClip:
       untold_clips_ = mirror_.OnLocalClip(record);
       break;
+    case RecordKind::kAgreed:
+      if (record.agreed != nullptr) {
+        mirror_.OnAgreed(*record.agreed);
+        PushAck(*record.agreed);
+      } else {
+        mirror_.OnAgreedLocal(*record.agreed_clips);
+        untold_clips_ = std::move(*record.agreed_clips);
+      }
+      record.agreed.reset();
+      record.agreed_clips.reset();
+      break;
     case RecordKind::kEpoch:
       mirror_.OnEpoch(record);
       record.restored.reset();  // Here, not when the training thread fills the slot again.

@@ -15,6 +15,7 @@ namespace {
 // The structs as the first release had them: what a caller must at least have. Fields are only ever added at the end.
 constexpr uint32_t kModelSizeV1 = offsetof(gyro_model, total_steps) + sizeof(uint64_t);
 constexpr uint32_t kOptionsSizeV1 = offsetof(gyro_options, model) + kModelSizeV1;
+constexpr uint64_t kRowsMax = uint64_t{1} << 32;  // Of one projection.
 constexpr size_t kTextMax = 1024;  // Of any string in the options.
 
 // What the daemon takes in a hello (daemon/rpc/convert.h): better refused here, where somebody reads it.
@@ -171,6 +172,24 @@ void ReadConventions(const gyro_options& in, Reader* reader, Settings* out) {
   out->grad_norm_clipped = in.grad_norm_clipped != 0;
 }
 
+void ReadCollective(const gyro_collective* in, Reader* reader, Settings* out) {
+  if (in == nullptr) return;
+  if (in->struct_size < sizeof(gyro_collective) || in->max_begin == nullptr || in->max_wait == nullptr)
+    return reader->Complain("collective", "one that is incomplete", "struct_size, max_begin and max_wait set");
+  reader->Range("collective.replica", in->replica, 0u, out->world_size - 1);
+  if (in->shard_count > 0 && in->shards == nullptr)
+    return reader->Complain("collective.shards", "NULL", std::to_string(in->shard_count) + " shards");
+  for (size_t i = 0; i < in->shard_count; ++i) {
+    const gyro_shard& shard = in->shards[i];
+    if (shard.layer < out->model.layers && shard.row_begin <= shard.row_end && shard.row_end <= kRowsMax) continue;
+    return reader->Complain("collective.shards", "one of layer " + std::to_string(shard.layer),
+                            "a layer of the model and rows in order");
+  }
+  out->collective = *in;
+  out->collective.shards = nullptr;
+  out->shards.assign(in->shards, in->shards + in->shard_count);
+}
+
 }  // namespace
 
 gyro_status ReadSettings(const gyro_options* options, Settings* settings, std::string* error) {
@@ -200,6 +219,7 @@ gyro_status ReadSettings(const gyro_options* options, Settings* settings, std::s
   reader.Range("world_size", settings->world_size, 1u, kWorldSizeMax);
   if (in.rank >= settings->world_size)
     reader.Complain("rank", std::to_string(in.rank), "less than world_size = " + std::to_string(settings->world_size));
+  ReadCollective(in.collective, &reader, settings);
   settings->framework = reader.Text("framework", in.framework);
   settings->transport_path = reader.Text("transport", in.transport);
   settings->address = TextOrEnvironment(reader.Text("address", in.address), "GYROSTAT_ADDRESS", "");
@@ -209,6 +229,9 @@ gyro_status ReadSettings(const gyro_options* options, Settings* settings, std::s
   const char* disable = std::getenv("GYROSTAT_DISABLE");
   const bool disabled = disable != nullptr && std::strcmp(disable, "1") == 0;
   settings->active = !disabled && !settings->address.empty() && settings->rank == 0;
+  // A job that may change nothing never waits for anybody.
+  if (!disabled && settings->collective.max_begin != nullptr && settings->world_size > 1 && !settings->allow.empty())
+    settings->agreement_lag = 1;
   return GYRO_OK;
 }
 

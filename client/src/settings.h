@@ -19,6 +19,8 @@ struct Settings {
   bool allow_qk_clip = false;
   double tau_min = 0;
   uint32_t rank = 0, world_size = 1;
+  gyro_collective collective{};  // max_begin null: none. `shards` is not kept.
+  std::vector<gyro_shard> shards;
   uint32_t agreement_lag = 0;  // d of protocol.md §3 where the ranks agree; 0: they do not.
   uint32_t ring_reports = 64;  // 64 steps of slack while the sender has no core: seconds in any real job.
   uint32_t unacked_reports = 1024;

@@ -28,9 +28,9 @@ class SpscQueue {
   T& slot(size_t i) { return slots_[i]; }
 
   // Producer. The next slot to fill, with whatever it held before, or null when the queue is full. Reserving again
-  // before Commit gives the same slot.
-  T* Reserve() {
-    const uint64_t head = head_.load(std::memory_order_relaxed);
+  // before Commit gives the same slot. `ahead` skips slots that are filled and not yet committed.
+  T* Reserve(size_t ahead = 0) {
+    const uint64_t head = head_.load(std::memory_order_relaxed) + ahead;
     if (head - tail_.load(std::memory_order_acquire) >= slots_.size()) return nullptr;
     return &slots_[head % slots_.size()];
   }

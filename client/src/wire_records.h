@@ -28,6 +28,7 @@ enum class RecordKind : uint8_t {
   kOutcome,    // What became of an order.
   kLocalClip,  // Local mode applied what boundary's own maxima ask for.
   kEpoch,      // A new epoch began.
+  kAgreed,     // Something that all ranks decided: `agreed` or `agreed_clips`.
 };
 
 // Training thread to sender, in the order of events. The sender keeps a copy of the clip ledger and repeats each
@@ -44,6 +45,9 @@ struct Record {
   uint64_t version_before = 0, version_after = 0;
   uint64_t digest = 0;  // Of the state after it.
   char reason[GYRO_REASON_BYTES] = {};
+  // Allocated by the training thread, at boundaries that applied something.
+  std::unique_ptr<model::Ack> agreed;
+  std::unique_ptr<model::LocalClips> agreed_clips;
   std::unique_ptr<RestoredState> restored;  // kEpoch from a checkpoint. Allocated by the one, freed by the other.
 
   void SetReason(std::string_view text) {

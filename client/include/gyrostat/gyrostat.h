@@ -48,7 +48,10 @@ typedef enum gyro_status {
   GYRO_INVALID = 4,       /* An argument is wrong; gyro_stats.last_error says which, what was seen and what wanted. */
   GYRO_STATE = 5,         /* Called in the wrong order (record without step_begin, ack of an unknown id). */
   GYRO_UNAVAILABLE = 6,   /* The transport could not be loaded; last_error says why. Training goes on unwatched. */
-  GYRO_NO_MEMORY = 7
+  GYRO_NO_MEMORY = 7,
+  GYRO_UNSURE = 8         /* Of several ranks: the collective, or applying an order, failed on this one, and what the
+                             others did is not known. Nothing is applied any more. Restart, or make weights and state
+                             equal on all ranks (gyro_state_load everywhere) before the next optimizer step. */
 } gyro_status;
 
 typedef enum gyro_outcome {
@@ -96,6 +99,30 @@ typedef struct gyro_model {
   uint64_t total_steps;
 } gyro_model;
 
+/* Rows [row_begin, row_end) of W_q (key 0) or W_k (key 1) of a layer, counted over all heads of the model. */
+typedef struct gyro_shard {
+  uint32_t layer;
+  int32_t key;
+  uint64_t row_begin, row_end;
+} gyro_shard;
+
+/* The job's own collective: an all-reduce MAX over all its ranks, on a communicator of its own. With it, and a kind on
+ * the allow-list, the ranks of a job agree on orders (client/README.md, "How ranks agree"): every rank then opens an
+ * active client with the same options, calls step_begin, step_end, poll, reset and state_load equally often, and applies
+ * what poll gives it. Called on the training thread: once, blocking, in gyro_open; later begun in the last gyro_poll of
+ * a boundary (or the next gyro_step_begin) and waited for in the next gyro_step_end. At most one is under way; the last
+ * one is not waited for when the client is closed. Every call is answered 0, or with anything else where it failed on
+ * this rank. */
+typedef struct gyro_collective {
+  uint32_t struct_size;
+  void *context;
+  int (*max_begin)(void *context, float *lanes, size_t count);  /* In place; `lanes` live until max_wait is back. */
+  int (*max_wait)(void *context, float *lanes, size_t count);   /* No time-out of its own: going on alone is worse. */
+  uint32_t replica;         /* Which data-parallel copy of the weights this rank holds a part of. */
+  const gyro_shard *shards; /* What of it this rank owns; what others hold as well is owned by one of them. */
+  size_t shard_count;       /* 0: all of it. */
+} gyro_collective;
+
 typedef struct gyro_options {
   uint32_t struct_size;
   const char *address;    /* "host:port" of gyrostatd's gRPC port; NULL: $GYROSTAT_ADDRESS; neither: inactive. */
@@ -103,8 +130,8 @@ typedef struct gyro_options {
   const char *framework;  /* For people, e.g. "torch 1.13.1". May be NULL. */
   const char *allow;      /* Kinds the daemon may order, comma-separated, e.g. "qk_clip". NULL or "": none. */
   double tau_min;         /* Clip orders below this tau are refused. 0: any. */
-  uint32_t rank;          /* Only rank 0, the leader, holds a stream; the others are inactive. */
-  uint32_t world_size;    /* 0 means 1. Above 1, weight-changing orders are refused, and acked so. */
+  uint32_t rank;          /* Only rank 0, the leader, holds a stream; without a collective the others are inactive. */
+  uint32_t world_size;    /* 0 means 1. Above 1, weight-changing orders need a collective, else they are refused. */
   uint32_t ring_reports;  /* Reports that may wait for the sender. 0: 64. [2, 4096]. */
   uint32_t unacked_reports; /* Reports kept until the daemon has them. 0: 1024. [2, 65536]. */
   uint64_t unacked_bytes; /* And at most this many bytes of them. 0: 32 MiB. */
@@ -113,6 +140,7 @@ typedef struct gyro_options {
   int32_t logit_scaled, logit_masked, logit_with_bias, logit_pre_cap; /* Convention of the maxima; 0 or 1. */
   int32_t grad_norm_clipped; /* 1: grad_norm is after clipping. */
   gyro_model model;
+  const gyro_collective *collective; /* NULL: ranks do not agree. Copied. */
 } gyro_options;
 
 /* Rows of a projection that belong to one head, times `factor`. For K, `head` counts key heads. */
@@ -158,7 +186,7 @@ typedef struct gyro_client_stats {
 GYRO_API gyro_status gyro_options_init(gyro_options *options);
 
 /* Opens a client and starts its sender thread, which connects in the background. Returns at once, whatever state the
- * daemon is in. `*client` is always set, to an inert client if need be (GYRO_INACTIVE, GYRO_UNAVAILABLE, GYRO_INVALID),
+ * daemon is in (with a collective: once all ranks have called it). `*client` is always set, to an inert client if need be (GYRO_INACTIVE, GYRO_UNAVAILABLE, GYRO_INVALID),
  * so that the loop needs no second path; it is NULL only with GYRO_NO_MEMORY. GYROSTAT_DISABLE=1 makes it inactive. */
 GYRO_API gyro_status gyro_open(const gyro_options *options, gyro_client **client);
 
@@ -188,7 +216,8 @@ GYRO_API gyro_status gyro_record_layer_attn_logit_max(gyro_client *client, uint3
                                                       size_t count, gyro_logit_kind kind);
 
 /* Hands the report over. This is boundary b, counted from 1: right after the optimizer step, before the next forward.
- * Computes the spike scores of loss and grad_norm. */
+ * Computes the spike scores of loss and grad_norm. With a collective, waits for the round of the boundary before, which
+ * was queued before this whole step; GYRO_UNSURE: see there, the report was taken all the same. */
 GYRO_API gyro_status gyro_step_end(gyro_client *client);
 
 /* The next order to apply at this boundary, or GYRO_NONE. Call after step_end, until GYRO_NONE. Orders that may not be

@@ -180,6 +180,7 @@ void Agreement::JudgeClip() {
     entries_.clear();
     return Conclude(Verdict::kRefused, std::move(why));
   }
+  action_.tau = static_cast<double>(proposal.tau);
   remedy::PlanClip(shape_, entries_, ledger_, &action_.plan);
   Conclude(action_.plan.charged.size() > 0 ? Verdict::kApply : Verdict::kVoid, {});
 }
@@ -280,6 +281,7 @@ void Agreement::PlanLocal(const Issued& issued) {
   entries_.insert(entries_.end(), local_entries_.begin(), local_entries_.end());
   remedy::PlanClip(*shape, entries_, ledger_, &action_.plan);
   action_.local = true;
+  if (!with_order) action_.tau = local_.tau;
   action_.basis = issued.boundary;
 }
 
@@ -318,7 +320,7 @@ bool Agreement::Fill(model::Boundary b, const FillInput& in, std::span<float> la
   const RankWord word{.digest = Digest(),
                       .boundary = b,
                       .not_ready = !in.ready || unsure_ || hold_for_ever_,
-                      .bad_input = !in.maxima.empty() && !in.maxima_usable,
+                      .bad_input = !in.maxima_usable,
                       .proposal = in.proposal};
   const bool fits = WriteWord(terms_.layout, word, lanes);
   const std::span<float> statistics = lanes.subspan(terms_.layout.statistics_at());

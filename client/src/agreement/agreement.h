@@ -58,6 +58,7 @@ struct Action {
   std::string reason;            // For kHeld, kForeign, kRefused.
   bool local = false;            // Local mode asks for something, with or without an order.
   model::Boundary basis = 0;     // Of local mode: the boundary whose maxima it answers.
+  double tau = 0;                // Of a clip.
   // What the caller does, all or nothing, where acts(). Clips: factors for rows of W_q and W_k. Registers: their new
   // values are in registers().
   remedy::ClipPlan plan;
@@ -110,6 +111,8 @@ class Agreement {
   // What a register's tensor holds now, read back. Before Fill.
   void Observe(uint32_t id, float value) { registers_.Observe(id, value); }
 
+  // As Decide returned it, and as Applied completed it.
+  const Action& action() const { return action_; }
   // What Decide learnt about earlier actions; call after it.
   const std::vector<Confirmation>& confirmations() const { return confirmations_; }
 

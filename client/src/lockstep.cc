@@ -1,0 +1,226 @@
+#include "client/src/lockstep.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace gyrostat::client {
+namespace {
+
+// Rows of one head, as far as the job said; 1 where it did not and no shard cuts heads.
+uint32_t RowsPerHead(const model::ModelSpec& model) { return std::max(model.head_dim, 1u); }
+
+AgreementTerms TermsOf(const Settings& settings) {
+  return {.layout = {.statistics = settings.model.layers * settings.model.heads}, .lag = settings.agreement_lag};
+}
+
+RowCover CoverOf(const Settings& settings, const RowCover& whole) {
+  if (settings.shards.empty()) return whole;
+  RowCover cover;
+  for (const gyro_shard& shard : settings.shards)
+    cover.Add(shard.layer, shard.key != 0 ? RowCover::Projection::kKey : RowCover::Projection::kQuery, shard.row_begin,
+              shard.row_end);
+  return cover;
+}
+
+bool CanReduce(const gyro_collective& collective, std::vector<float>* lanes) {
+  return collective.max_begin(collective.context, lanes->data(), lanes->size()) == 0 &&
+         collective.max_wait(collective.context, lanes->data(), lanes->size()) == 0;
+}
+
+}  // namespace
+
+JoinResult JoinRanks(const Settings& settings, const model::AttemptId& drawn) {
+  const Agreement blank(&settings, TermsOf(settings), {});
+  const RowCover whole = RowCover::Whole(settings.model, RowsPerHead(settings.model));
+  const JoinWord word{.layout = TermsOf(settings).layout,
+                      .lag = settings.agreement_lag,
+                      .world_size = settings.world_size,
+                      .rank = settings.rank,
+                      .replica = settings.collective.replica,
+                      .attempt = drawn,
+                      .epoch = 0,
+                      .digest = blank.digest(),
+                      .ready = true,
+                      .cover = CoverOf(settings, whole)};
+  std::vector<float> lanes(JoinLanes(settings.world_size));
+  WriteJoin(word, lanes);
+  if (CanReduce(settings.collective, &lanes)) return ReadJoin(word, whole, lanes);
+  JoinResult failed;
+  failed.reason = "the collective failed when the ranks joined";
+  return failed;
+}
+
+Lockstep::Lockstep(const Settings* settings, const JoinResult& join, FrameRing* frames, OrderQueue* orders,
+                   RecordQueue* records, Counters* counters)
+    : settings_(settings),
+      leader_(settings->rank == 0),
+      frames_(frames),
+      orders_(orders),
+      records_(records),
+      counters_(counters),
+      agreement_(settings, TermsOf(*settings), join.attempt),
+      desk_(&agreement_),
+      lanes_(agreement_.terms().layout.size()) {
+  if (!join.may_act) agreement_.HoldForEver(join.reason);
+  SayTrouble();
+}
+
+gyro_status Lockstep::StepEnded(const BoundaryView& at, Recorder* recorder) {
+  const gyro_collective& collective = settings_->collective;
+  const bool waits = agreement_.needs_round(at.boundary);
+  const bool came = waits && std::exchange(begun_, false) &&
+                    collective.max_wait(collective.context, lanes_.data(), lanes_.size()) == 0;
+  const Action& action = waits && !came ? agreement_.DecideFailed(at.boundary)
+                                        : agreement_.Decide(at.boundary, came ? lanes_ : std::span<const float>());
+  std::span<float> maxima;
+  if (came) {
+    maxima = std::span(lanes_).subspan(agreement_.terms().layout.statistics_at());
+    std::transform(maxima.begin(), maxima.end(), maxima.begin(), FromLane);
+  }
+  recorder->DeliverHeld(maxima);
+  if (!has_sender_)
+    while (frames_->queue().Front() != nullptr) frames_->queue().Release();
+  if (leader_ && waits && !came) desk_.Lost(agreement_.trouble(), at.boundary, at.step);
+  if (leader_ && !(waits && !came)) desk_.Decided(action, at.boundary, at.step);
+  to_present_ = action.acts() && action.plan.charged.size() > 0;
+  if (action.acts() && !to_present_) Done(at);  // Registers of our own: there is nothing for the trainer to do.
+  Tell(at);
+  SayTrouble();
+  return agreement_.unsure() ? GYRO_UNSURE : GYRO_OK;
+}
+
+void Lockstep::Done(const BoundaryView&) {
+  agreement_.Applied();
+  counters_->training.ledger_version.Set(agreement_.ledger().version());
+  if (leader_) desk_.Applied(agreement_.action());
+}
+
+gyro_status Lockstep::Poll(const BoundaryView& at, gyro_order* order) {
+  if (open_) {
+    counters_->training.error.Set("gyro_poll was called before the order it gave last was acked");
+    return GYRO_STATE;
+  }
+  if (!std::exchange(to_present_, false)) {
+    Finish(at);
+    return GYRO_NONE;
+  }
+  const Action& action = agreement_.action();
+  const bool ordered = action.verdict == Verdict::kApply;
+  model::Order shown;
+  shown.id = open_id_ = ordered ? action.tag.AsId() : LocalClipId(at.boundary);
+  shown.basis = ordered ? action.put_in : action.basis;
+  shown.expires_boundary = at.boundary;
+  shown.tau = action.tau;
+  open_ = true;
+  page_.Show(shown, !ordered, action.plan, order);
+  return GYRO_OK;
+}
+
+gyro_status Lockstep::Ack(const BoundaryView& at, const uint8_t* id, int outcome, const char* reason) {
+  if (!open_ || std::memcmp(id, open_id_.bytes.data(), open_id_.bytes.size()) != 0) {
+    counters_->training.error.Set("gyro_ack named an order that is not open");
+    return GYRO_STATE;
+  }
+  open_ = false;
+  if (outcome == GYRO_APPLIED) {
+    Done(at);
+    counters_->training.orders_applied.Add();
+    return GYRO_OK;
+  }
+  // The other ranks apply it: here a refusal is a failure.
+  const std::string why = reason == nullptr ? "the trainer did not apply it" : std::string(reason, strnlen(reason, 200));
+  agreement_.Failed(why);
+  if (leader_) desk_.Failed(why);
+  counters_->training.orders_refused.Add();
+  Tell(at);
+  SayTrouble();
+  return GYRO_OK;
+}
+
+void Lockstep::BeginStep(const BoundaryView& at) {
+  if (at.boundary == 0) return;
+  if (open_) Ack(at, open_id_.bytes.data(), GYRO_FAILED, "the next step began without an ack");
+  if (std::exchange(to_present_, false)) {
+    agreement_.Failed("the next step began without a poll");
+    if (leader_) desk_.Failed("the next step began without a poll");
+    Tell(at);
+    SayTrouble();
+  }
+  Finish(at);
+}
+
+void Lockstep::Finish(const BoundaryView& at) {
+  if (finished_ == at.boundary) return;
+  finished_ = at.boundary;
+  FillInput in{.maxima = at.maxima, .maxima_usable = at.known};
+  if (!at.maxima.empty())
+    in.maxima_usable = at.kind == model::LogitKind::kExact || at.kind == model::LogitKind::kLseUpper;
+  if (leader_) {
+    for (const model::Order* order = orders_->Front(); order != nullptr && !desk_.full(); order = orders_->Front()) {
+      desk_.Take(*order);
+      orders_->Release();
+    }
+    in.proposal = desk_.Propose(at.boundary, at.step);
+  }
+  if (!agreement_.Fill(at.boundary, in, lanes_)) desk_.NotIn();
+  Tell(at);
+  const gyro_collective& collective = settings_->collective;
+  begun_ = collective.max_begin(collective.context, lanes_.data(), lanes_.size()) == 0;
+}
+
+Record* Lockstep::NextRecord(const BoundaryView& at, RecordKind kind) {
+  Record* record = records_->Reserve();
+  if (record == nullptr) return nullptr;
+  record->kind = kind;
+  record->frames_before = at.frames_committed;
+  record->epoch = agreement_.epoch();
+  record->boundary = at.boundary;
+  record->step = at.step;
+  return record;
+}
+
+// What finds no room in the queue waits for the next boundary.
+void Lockstep::Tell(const BoundaryView& at) {
+  if (!has_sender_) desk_.acks.clear(), desk_.local_clips.clear();
+  size_t told = 0;
+  for (; told < desk_.acks.size() && records_->Room() > 1; ++told) {
+    Record* record = NextRecord(at, RecordKind::kAgreed);
+    record->agreed = std::make_unique<model::Ack>(std::move(desk_.acks[told]));
+    records_->Commit();
+  }
+  desk_.acks.erase(desk_.acks.begin(), desk_.acks.begin() + static_cast<std::ptrdiff_t>(told));
+  for (told = 0; told < desk_.local_clips.size() && records_->Room() > 1; ++told) {
+    Record* record = NextRecord(at, RecordKind::kAgreed);
+    record->agreed_clips = std::make_unique<model::LocalClips>(std::move(desk_.local_clips[told]));
+    records_->Commit();
+  }
+  desk_.local_clips.erase(desk_.local_clips.begin(), desk_.local_clips.begin() + static_cast<std::ptrdiff_t>(told));
+}
+
+gyro_status Lockstep::NewEpoch(const BoundaryView& at, std::unique_ptr<RestoredState> restored) {
+  if (at.boundary != 0) BeginStep(at);
+  if (has_sender_ && records_->Room() < 2) {
+    counters_->training.error.Set("a new epoch cannot be told: too many records wait for the sender");
+    return GYRO_DROPPED;
+  }
+  if (!agreement_.NewEpoch(restored.get())) return GYRO_INVALID;
+  counters_->training.epoch.Set(agreement_.epoch());
+  counters_->training.ledger_version.Set(agreement_.ledger().version());
+  if (leader_) desk_.NewEpoch();
+  if (!has_sender_) return GYRO_OK;
+  Tell(at);
+  Record* record = NextRecord(at, RecordKind::kEpoch);
+  if (record == nullptr) return GYRO_DROPPED;
+  record->restored = std::move(restored);
+  records_->Commit();
+  return GYRO_OK;
+}
+
+void Lockstep::SayTrouble() {
+  if (said_ == agreement_.trouble()) return;
+  said_ = agreement_.trouble();
+  if (!said_.empty()) counters_->training.error.Set("nothing is applied: " + said_);
+}
+
+}  // namespace gyrostat::client

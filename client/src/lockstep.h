@@ -1,0 +1,71 @@
+// The training thread of a job whose ranks agree: leads agreement/ through the boundaries by the job's own collective,
+// and hands out what was decided as orders. What actuator.h is for one rank.
+//
+// Training thread only. Blocks in StepEnded until the round of the boundary before is there. Allocates where something
+// is applied or told.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "client/src/actuator.h"
+#include "client/src/agreement/agreement.h"
+#include "client/src/agreement/join.h"
+#include "client/src/agreement/leader_desk.h"
+#include "client/src/counters.h"
+#include "client/src/order_page.h"
+#include "client/src/recorder.h"
+#include "client/src/settings.h"
+#include "gyrostat/gyrostat.h"
+
+namespace gyrostat::client {
+
+// The blocking collective before the first boundary. `drawn` is what the leader has drawn for an attempt.
+JoinResult JoinRanks(const Settings& settings, const model::AttemptId& drawn);
+
+class Lockstep {
+ public:
+  // Pointers outlive the lockstep.
+  Lockstep(const Settings* settings, const JoinResult& join, FrameRing* frames, OrderQueue* orders,
+           RecordQueue* records, Counters* counters);
+
+  // Whether a sender takes frames and records; else they are dropped here.
+  void HasSender() { has_sender_ = true; }
+
+  // As the C ABI's calls of the same names. StepEnded follows a step_end that took a report or dropped it.
+  gyro_status StepEnded(const BoundaryView& at, Recorder* recorder);
+  gyro_status Poll(const BoundaryView& at, gyro_order* order);
+  gyro_status Ack(const BoundaryView& at, const uint8_t* id, int outcome, const char* reason);
+  void BeginStep(const BoundaryView& at);
+  gyro_status NewEpoch(const BoundaryView& at, std::unique_ptr<RestoredState> restored);
+
+  const Agreement& agreement() const { return agreement_; }
+
+ private:
+  // Puts this rank's lanes into R of the boundary, once.
+  void Finish(const BoundaryView& at);
+  void Done(const BoundaryView& at);
+  void Tell(const BoundaryView& at);
+  Record* NextRecord(const BoundaryView& at, RecordKind kind);
+  void SayTrouble();
+
+  const Settings* settings_;
+  const bool leader_;
+  FrameRing* frames_;
+  OrderQueue* orders_;
+  RecordQueue* records_;
+  Counters* counters_;
+  Agreement agreement_;
+  LeaderDesk desk_;
+  OrderPage page_;
+  std::vector<float> lanes_;
+  std::string said_;
+  model::OrderId open_id_;
+  model::Boundary finished_ = 0;  // The last boundary whose R was begun.
+  bool has_sender_ = false, begun_ = false, to_present_ = false, open_ = false;
+};
+
+}  // namespace gyrostat::client
