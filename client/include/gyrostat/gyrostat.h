@@ -139,8 +139,8 @@ typedef struct gyro_options {
   gyro_logit_kind logit_kind; /* How attention maxima are made, unless a record call says otherwise. */
   int32_t logit_scaled, logit_masked, logit_with_bias, logit_pre_cap; /* Convention of the maxima; 0 or 1. */
   int32_t grad_norm_clipped; /* 1: grad_norm is after clipping. */
-  gyro_model model;
   const gyro_collective *collective; /* NULL: ranks do not agree. Copied. */
+  gyro_model model;       /* Last: it may grow. */
 } gyro_options;
 
 /* Rows of a projection that belong to one head, times `factor`. For K, `head` counts key heads. */

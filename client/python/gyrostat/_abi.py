@@ -11,7 +11,7 @@ import os
 VERSION = "0.1.0"
 ABSENT = -3.4028234663852886e38  # -FLT_MAX: not measured.
 
-OK, NONE, INACTIVE, DROPPED, INVALID, STATE, UNAVAILABLE, NO_MEMORY = range(8)
+OK, NONE, INACTIVE, DROPPED, INVALID, STATE, UNAVAILABLE, NO_MEMORY, UNSURE = range(9)
 APPLIED, REFUSED, FAILED = 1, 2, 6
 KINDS = {"unknown": 0, "exact": 1, "lse_upper": 2, "sampled_lower": 3, "norm_product": 4}
 
@@ -53,6 +53,7 @@ class Options(ctypes.Structure):
         ("logit_with_bias", ctypes.c_int32),
         ("logit_pre_cap", ctypes.c_int32),
         ("grad_norm_clipped", ctypes.c_int32),
+        ("collective", ctypes.c_void_p),
         ("model", Model),
     ]
 

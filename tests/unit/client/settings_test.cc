@@ -84,6 +84,42 @@ TEST_F(SettingsTest, OnlyTheLeaderIsActive) {
   EXPECT_TRUE(settings_.active);
 }
 
+int Nothing(void*, float*, size_t) { return 0; }
+
+TEST_F(SettingsTest, RanksAgreeWhereSomethingIsAllowedAndACollectiveGiven) {
+  const gyro_shard shards[] = {{0, 0, 0, 4}, {1, 1, 2, 4}};
+  gyro_collective collective = {sizeof(collective), nullptr, &Nothing, &Nothing, 3, shards, 2};
+  options_.model.layers = 2;
+  options_.world_size = 8;
+  options_.collective = &collective;
+  ASSERT_EQ(Read(), GYRO_OK) << error_;
+  EXPECT_EQ(settings_.agreement_lag, 0u) << "nothing is allowed: nothing is waited for";
+  options_.allow = "qk_clip";
+  ASSERT_EQ(Read(), GYRO_OK) << error_;
+  EXPECT_EQ(settings_.agreement_lag, 1u);
+  EXPECT_EQ(settings_.collective.replica, 3u);
+  ASSERT_EQ(settings_.shards.size(), 2u);
+  EXPECT_EQ(settings_.shards[1].row_begin, 2u);
+  options_.world_size = 1;
+  collective.replica = 0;
+  ASSERT_EQ(Read(), GYRO_OK) << error_;
+  EXPECT_EQ(settings_.agreement_lag, 0u);
+}
+
+TEST_F(SettingsTest, ACollectiveThatCannotBeCalledIsRefused) {
+  gyro_collective collective = {sizeof(collective), nullptr, &Nothing, nullptr, 0, nullptr, 0};
+  options_.collective = &collective;
+  EXPECT_EQ(Read(), GYRO_INVALID);
+  EXPECT_EQ(error_, "collective is one that is incomplete, wanted struct_size, max_begin and max_wait set");
+  const gyro_shard outside = {7, 0, 0, 4};
+  collective = {sizeof(collective), nullptr, &Nothing, &Nothing, 0, &outside, 1};
+  EXPECT_EQ(Read(), GYRO_INVALID);
+  EXPECT_EQ(error_, "collective.shards is one of layer 7, wanted a layer of the model and rows in order");
+  collective.shards = nullptr;
+  EXPECT_EQ(Read(), GYRO_INVALID);
+  EXPECT_EQ(error_, "collective.shards is NULL, wanted 1 shards");
+}
+
 TEST_F(SettingsTest, ReadsTheModelWithTheTokensOfTheJsonl) {
   options_.model.layers = 12;
   options_.model.heads = 8;
