@@ -240,7 +240,8 @@ gyro_status gyro_state_load(gyro_client* client, const uint8_t* data, size_t siz
     if (state == nullptr) return Refuse(client, error.c_str());
     const gyro_status status = NewEpoch(client, std::move(state));
     if (status == GYRO_INVALID) return Refuse(client, "the state names heads that the model does not have");
-    if (client->worker == nullptr && client->lockstep == nullptr) client->shared->records.Release();  // Nobody else would take the record.
+    // Of an inert client: nobody else would take the record.
+    if (!client->active()) client->shared->records.Release();
     return status;
   } catch (const std::bad_alloc&) {
     return GYRO_NO_MEMORY;

@@ -129,7 +129,8 @@ gyro_status Lockstep::Ack(const BoundaryView& at, const uint8_t* id, int outcome
     return GYRO_OK;
   }
   // The other ranks apply it: here a refusal is a failure.
-  const std::string why = reason == nullptr ? "the trainer did not apply it" : std::string(reason, strnlen(reason, 200));
+  const std::string why =
+      reason == nullptr ? "the trainer did not apply it" : std::string(reason, strnlen(reason, GYRO_REASON_BYTES / 2));
   agreement_.Failed(why);
   if (leader_) desk_.Failed(why);
   counters_->training.orders_refused.Add();

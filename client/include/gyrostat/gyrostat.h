@@ -3,7 +3,8 @@
  * The contract, for every function:
  *  (1) Nothing here blocks, aborts, throws, prints, or installs a signal handler. Every function returns a status.
  *  (2) Between gyro_open and gyro_close, on the training thread: no allocation, no lock, no system call.
- *      (gyro_open, gyro_close, gyro_state_save and gyro_state_load may allocate.)
+ *      (gyro_open, gyro_close, gyro_state_save and gyro_state_load may allocate. A client that was given a collective,
+ *      and may change something, calls it and waits for it, and allocates where an order is applied: gyro_collective.)
  *  (3) One thread, the training thread, calls step_begin, record_*, step_end, poll, ack, reset and state_*.
  *      gyro_stats and gyro_strerror may be called from any thread.
  *  (4) In a forked child every call answers GYRO_INACTIVE and does nothing.
@@ -99,7 +100,8 @@ typedef struct gyro_model {
   uint64_t total_steps;
 } gyro_model;
 
-/* Rows [row_begin, row_end) of W_q (key 0) or W_k (key 1) of a layer, counted over all heads of the model. */
+/* Rows [row_begin, row_end) of W_q (key 0) or W_k (key 1) of a layer, counted over all heads of the model; a head has
+ * model.head_dim rows, or one where that is 0. */
 typedef struct gyro_shard {
   uint32_t layer;
   int32_t key;
@@ -108,11 +110,11 @@ typedef struct gyro_shard {
 
 /* The job's own collective: an all-reduce MAX over all its ranks, on a communicator of its own. With it, and a kind on
  * the allow-list, the ranks of a job agree on orders (client/README.md, "How ranks agree"): every rank then opens an
- * active client with the same options, calls step_begin, step_end, poll, reset and state_load equally often, and applies
- * what poll gives it. Called on the training thread: once, blocking, in gyro_open; later begun in the last gyro_poll of
- * a boundary (or the next gyro_step_begin) and waited for in the next gyro_step_end. At most one is under way; the last
- * one is not waited for when the client is closed. Every call is answered 0, or with anything else where it failed on
- * this rank. */
+ * active client with the same options, calls step_begin, step_end, poll, reset and state_load equally often, and
+ * applies what poll gives it: an order that one trainer refuses leaves that rank unsure, since the others apply it.
+ * Called on the training thread: once, blocking, in gyro_open; later begun in the last gyro_poll of a boundary (or the
+ * next gyro_step_begin) and waited for in the next gyro_step_end. At most one is under way; the last one is not waited
+ * for when the client is closed. Every call is answered 0, or with anything else where it failed on this rank. */
 typedef struct gyro_collective {
   uint32_t struct_size;
   void *context;
@@ -186,8 +188,9 @@ typedef struct gyro_client_stats {
 GYRO_API gyro_status gyro_options_init(gyro_options *options);
 
 /* Opens a client and starts its sender thread, which connects in the background. Returns at once, whatever state the
- * daemon is in (with a collective: once all ranks have called it). `*client` is always set, to an inert client if need be (GYRO_INACTIVE, GYRO_UNAVAILABLE, GYRO_INVALID),
- * so that the loop needs no second path; it is NULL only with GYRO_NO_MEMORY. GYROSTAT_DISABLE=1 makes it inactive. */
+ * daemon is in (with a collective: once all ranks have called it). `*client` is always set, to an inert client if need
+ * be (GYRO_INACTIVE, GYRO_UNAVAILABLE, GYRO_INVALID), so that the loop needs no second path; it is NULL only with
+ * GYRO_NO_MEMORY. GYROSTAT_DISABLE=1 makes it inactive (set it on all ranks or on none). */
 GYRO_API gyro_status gyro_open(const gyro_options *options, gyro_client **client);
 
 /* Sends what waits, for at most `flush_ms` (250 is a good budget; 0: none), says good-bye and frees the client. */

@@ -38,6 +38,7 @@ struct Board {
   uint32_t weights[kRanks][kSteps + 1][kHeads];
   uint32_t applied[kRanks], unsure[kRanks], applied_after_trouble[kRanks];
   float highest[kRanks];
+  char trouble[kRanks][GYRO_REASON_BYTES];
 };
 
 struct Port {
@@ -125,12 +126,16 @@ class RightDaemon {
 struct Behaviour {
   int refuses_rank = -1;  // This rank's trainer refuses its third order.
   bool resets = false;    // All ranks roll back in the middle.
+  bool leaves_a_hole = false;  // One row is nobody's.
 };
 
 void Train(Board* board, int rank, const Behaviour& behaviour) {
   Port port{board, rank};
+  // All of it, written as shards: two layers of four query and four key heads.
+  gyro_shard shards[] = {{0, 0, 0, 4}, {0, 1, 0, 4}, {1, 0, 0, 4}, {1, 1, 0, 4}};
+  if (behaviour.leaves_a_hole && rank == 3) shards[2].row_end = 3;
   const gyro_collective collective = {sizeof(collective), &port, &Port::Begin, &Port::Wait,
-                                      static_cast<uint32_t>(rank), nullptr, 0};
+                                      static_cast<uint32_t>(rank), shards, 4};
   const gyro_options options = OptionsOf(rank, &collective);
   std::unique_ptr<RightDaemon> daemon;
   if (rank == 0) daemon = std::make_unique<RightDaemon>();
@@ -169,6 +174,10 @@ void Train(Board* board, int rank, const Behaviour& behaviour) {
       gyro_reset(client);
     }
   }
+  gyro_client_stats stats{};
+  stats.struct_size = sizeof(stats);
+  gyro_stats(client, &stats);
+  std::memcpy(board->trouble[rank], stats.last_error, sizeof(stats.last_error));
   gyro_close(client, 200);
   _exit(0);
 }
@@ -221,6 +230,15 @@ TEST(Lockstep, ATrainerThatRefusesStopsAllOrdering) {
   for (const int rank : {0, 1, 3}) {
     EXPECT_EQ(board->applied[rank], 3u);
     EXPECT_EQ(board->applied_after_trouble[rank], 0u);
+  }
+}
+
+TEST(Lockstep, ARowThatNobodyOwnsKeepsAllRanksFromActing) {
+  const auto board = RunRanks({.leaves_a_hole = true});
+  for (int rank = 0; rank < kRanks; ++rank) {
+    EXPECT_EQ(board->applied[rank], 0u);
+    EXPECT_STREQ(board->trouble[rank], "nothing is applied: the ranks of replica 3 own 15 rows of query and key heads, "
+                                       "wanted each of 16 once");
   }
 }
 
