@@ -301,6 +301,8 @@ void Checker::CompareWeights(model::Boundary b, const Round& round) {
 }
 
 void Checker::OnAck(const model::Ack& ack) {
+  const auto known = orders_.find(ack.order_id);
+  if (known == orders_.end()) return Violate("I4: an ack names an order that nobody gave");
   switch (ack.outcome) {
     case model::AckOutcome::kApplied:
       break;
@@ -318,8 +320,6 @@ void Checker::OnAck(const model::Ack& ack) {
       return;
   }
   ++tally.acks_applied;
-  const auto known = orders_.find(ack.order_id);
-  if (known == orders_.end()) return Violate("I4: an order that nobody gave was acked as applied");
   const Known& order = known->second;
   if (order.attempt != attempt_) return Violate("I4: an order of another attempt was acked as applied");
   if (!order.endless && ack.boundary > order.expires) return Violate("I4: acked as applied after its last boundary");

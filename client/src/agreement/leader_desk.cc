@@ -283,7 +283,7 @@ model::Ack LeaderDesk::AckOf(const model::OrderId& id, model::AckOutcome outcome
   return ack;
 }
 
-void LeaderDesk::End(const model::OrderId& id, model::AckOutcome outcome, const std::string& reason) {
+void LeaderDesk::End(model::OrderId id, model::AckOutcome outcome, const std::string& reason) {
   const auto at = std::find_if(waiting_.begin(), waiting_.end(), [&id](const Waiting& w) { return w.order.id == id; });
   const bool told = at != waiting_.end() && at->told;
   if (at != waiting_.end()) waiting_.erase(at);

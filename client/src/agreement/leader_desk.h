@@ -96,7 +96,8 @@ class LeaderDesk {
   // Takes what was decided off the orders; those with nothing left end with `outcome`.
   void Strike(model::AckOutcome outcome, const std::string& reason, std::vector<model::Ack>* out);
   model::Ack AckOf(const model::OrderId& id, model::AckOutcome outcome, const std::string& reason) const;
-  void End(const model::OrderId& id, model::AckOutcome outcome, const std::string& reason);
+  // The id by value: the order that holds it goes.
+  void End(model::OrderId id, model::AckOutcome outcome, const std::string& reason);
   void Confirm();
 
   const Agreement* const agreement_;

@@ -136,6 +136,17 @@ TEST_F(Desk, AnotherHistoryEndsAllOrders) {
   EXPECT_EQ(acks().back().outcome, AckOutcome::kForeign);
 }
 
+TEST_F(Desk, EachOrderThatDiesIsNamed) {
+  for (uint8_t i = 1; i <= 5; ++i) {
+    model::Order order = group_.OrderFor(2, 30, {1});
+    order.id.bytes.fill(i);
+    group_.desk->Take(order);
+  }
+  group_.desk->NewEpoch();
+  ASSERT_EQ(acks().size(), 5u);
+  for (uint8_t i = 1; i <= 5; ++i) EXPECT_EQ(acks()[i - 1].order_id.bytes[7], i);
+}
+
 TEST_F(Desk, RanksThatDifferAfterwardsMakeItAFailure) {
   group_.fails_to_apply[1] = true;
   group_.desk->Take(group_.OrderFor(2, 30, {1}));
