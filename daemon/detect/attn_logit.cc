@@ -36,9 +36,7 @@ bool MayClipFrom(model::LogitKind kind) {
 AttnLogit::AttnLogit(const AttnLogitOptions& options, const model::ModelSpec& spec)
     : options_(options),
       layers_(spec.layers),
-      heads_(spec.heads),
-      // Under QK-norm the projection weights do not set the logits: a clip on them does nothing, or the wrong thing.
-      clip_applies_(spec.qk_norm != model::QkNorm::kPerHead && spec.qk_norm != model::QkNorm::kFlattened) {}
+      heads_(spec.heads) {}
 
 void AttnLogit::Observe(const model::Report& report, std::vector<model::Finding>* out) {
   if (report.ledger_version > state_.ledger_version)
@@ -138,7 +136,7 @@ void AttnLogit::ObserveExcursion(const model::Report& report, const Look& look,
     fresh.finding.signal = model::Signal::kAttnLogitMax;
     fresh.finding.step_begin = fresh.finding.step_detected = report.step;
     fresh.finding.expected = options_.tau;
-    if (clip_applies_ && MayClipFrom(report.attn_logit_kind))
+    if (MayClipFrom(report.attn_logit_kind))
       fresh.finding.recommend = model::InterventionKind::kQkClip;
   }
   if (!state_.excursion) return;

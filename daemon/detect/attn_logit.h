@@ -104,7 +104,6 @@ class AttnLogit : public Stateful<AttnLogit> {
 
   AttnLogitOptions options_;
   uint32_t layers_, heads_;
-  bool clip_applies_;
   State state_;
 };
 

@@ -88,8 +88,7 @@ Advice AgainstCollapse(const Architecture& architecture) {
 
 Advice AgainstLogits(const ModelSpec& spec) {
   if (HasQkNorm(spec))
-    return {std::nullopt,
-            "Under QK-norm the norm's gain sets the logits: scale the gain, a clip on the projections does nothing."};
+    return {InterventionKind::kQkClip, "Under QK-norm the norm's gain sets the logits, so the clip scales the gain."};
   return {InterventionKind::kQkClip, "Clipping the heads over tau takes the attention part of the damage away."};
 }
 

@@ -18,7 +18,7 @@ enum class InterventionKind : uint8_t {
   kSkipStep = 6, kCheckpoint = 7, kRollback = 8, kHalt = 9, kCollect = 10,
 };
 enum class Mode : uint8_t { kObserve = 1, kAdvise = 2, kAct = 3 };
-enum class ClipVariant : uint8_t { kMha = 1, kGroupMin = 2, kQOnly = 3 };
+enum class ClipVariant : uint8_t { kMha = 1, kGroupMin = 2, kQOnly = 3, kMla = 4, kLayerGain = 5 };
 enum class ClipWhere : uint8_t { kRemote = 1, kLocal = 2 };
 
 // protocol.md §5. kProposed waits for approval; kSent has at least one order out; the rest are ends.

@@ -55,7 +55,8 @@ constexpr std::pair<InterventionKind, const char*> kKind[] = {
 constexpr std::pair<Mode, const char*> kMode[] = {
     {Mode::kObserve, "observe"}, {Mode::kAdvise, "advise"}, {Mode::kAct, "act"}};
 constexpr std::pair<ClipVariant, const char*> kVariant[] = {
-    {ClipVariant::kMha, "mha"}, {ClipVariant::kGroupMin, "group_min"}, {ClipVariant::kQOnly, "q_only"}};
+    {ClipVariant::kMha, "mha"}, {ClipVariant::kGroupMin, "group_min"}, {ClipVariant::kQOnly, "q_only"},
+    {ClipVariant::kMla, "mla"}, {ClipVariant::kLayerGain, "layer_gain"}};
 constexpr std::pair<ClipWhere, const char*> kWhere[] = {{ClipWhere::kRemote, "remote"}, {ClipWhere::kLocal, "local"}};
 constexpr std::pair<InterventionState, const char*> kState[] = {
     {InterventionState::kProposed, "proposed"}, {InterventionState::kApproved, "approved"},

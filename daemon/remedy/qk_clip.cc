@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 
 namespace gyrostat::remedy {
 namespace {
@@ -41,7 +42,35 @@ Ticks QueryTicks(Ticks delta, double split) {
   return (delta * share + (1 << kShareBits) - 1) >> kShareBits;
 }
 
-float Factor(Ticks ticks) { return static_cast<float>(ExpMinus(ticks)); }
+// Never 0, which would erase the head.
+float Factor(Ticks ticks) {
+  return std::max(static_cast<float>(ExpMinus(ticks)), std::numeric_limits<float>::min());
+}
+
+std::string CheckGroups(const model::ModelSpec& spec) {
+  const std::string name = model::Token(spec.attention);
+  const bool divides = spec.kv_heads != 0 && spec.heads % spec.kv_heads == 0;
+  switch (spec.attention) {
+    case Attention::kMha:
+      if (spec.KvHeads() == spec.heads) return {};
+      return "attention is mha with " + std::to_string(spec.kv_heads) + " key heads, wanted " +
+             std::to_string(spec.heads);
+    case Attention::kGqa:
+      if (divides) return {};
+      return "attention is gqa with " + std::to_string(spec.kv_heads) + " key heads, wanted a divisor of " +
+             std::to_string(spec.heads);
+    case Attention::kMqa:
+      if (spec.kv_heads == 1) return {};
+      return "attention is mqa with " + std::to_string(spec.kv_heads) + " key heads, wanted 1";
+    case Attention::kMla:
+      if (spec.qk_norm == QkNorm::kNone) return {};
+      return std::string("attention is mla with qk_norm ") + model::Token(spec.qk_norm) +
+             ", which nobody knows how to clip, wanted qk_norm none";
+    case Attention::kUnknown:
+      break;
+  }
+  return "the model does not say which attention it has, wanted mha, gqa, mqa or mla";
+}
 
 std::string CheckTerms(const model::Order& order, const ClipShape& shape, double tau_min) {
   if (order.kind != model::InterventionKind::kQkClip)
@@ -99,6 +128,7 @@ double ClipThreshold(double tau, ClipVariant variant, bool master_fp32) {
 
 std::optional<ClipShape> ShapeFor(const model::ModelSpec& spec, ClipVariant wanted, std::string* why) {
   ClipShape shape{.layers = spec.layers, .heads = spec.heads, .kv_heads = spec.KvHeads()};
+  const bool grouped = spec.attention == Attention::kGqa || spec.attention == Attention::kMqa;
   const auto refuse = [why](std::string reason) {
     *why = std::move(reason);
     return std::nullopt;
@@ -107,34 +137,32 @@ std::optional<ClipShape> ShapeFor(const model::ModelSpec& spec, ClipVariant want
     return refuse("the model has " + std::to_string(spec.layers) + " layers and " + std::to_string(spec.heads) +
                   " heads, wanted both known and at most " + std::to_string(model::kLayersMax));
   if (spec.qk_norm == QkNorm::kUnknown)
-    return refuse("the model does not say whether queries and keys are normalized, wanted qk_norm none");
-  if (spec.qk_norm != QkNorm::kNone)
-    return refuse(std::string("qk_norm is ") + model::Token(spec.qk_norm) +
-                  ": behind a norm, scaling projection weights does not scale the logits; wanted none");
-  switch (spec.attention) {
-    case Attention::kMha:
-      if (shape.kv_heads != shape.heads)
-        return refuse("attention is mha with " + std::to_string(shape.kv_heads) + " key heads, wanted " +
-                      std::to_string(shape.heads));
-      return shape;
-    case Attention::kGqa:
-    case Attention::kMqa:
-      if (spec.kv_heads == 0 || shape.heads % shape.kv_heads != 0 ||
-          (spec.attention == Attention::kMqa && shape.kv_heads != 1))
-        return refuse(std::string("attention is ") + model::Token(spec.attention) + " with " +
-                      std::to_string(spec.kv_heads) + " key heads, wanted " +
-                      (spec.attention == Attention::kMqa ? "1" : "a divisor of " + std::to_string(shape.heads)));
-      if (wanted == ClipVariant::kMha)
-        return refuse("variant mha cannot clip grouped keys, wanted group_min or q_only");
-      shape.variant = wanted;
-      shape.split = wanted == ClipVariant::kQOnly ? 1.0 : 0.5;
-      return shape;
-    case Attention::kMla:
-      return refuse("attention is mla, which cannot be clipped yet, wanted mha, gqa or mqa");
-    case Attention::kUnknown:
-      break;
+    return refuse("the model does not say whether queries and keys are normalized, wanted qk_norm none, per_head or "
+                  "flattened");
+  if (std::string trouble = CheckGroups(spec); !trouble.empty()) return refuse(std::move(trouble));
+  if (spec.attention == Attention::kMla) {
+    shape.variant = ClipVariant::kMla;
+    shape.kv_heads = shape.heads;  // Each head has a key of its own, but for the shared rotary part.
+  } else if (spec.qk_norm == QkNorm::kPerHead) {
+    shape.variant = ClipVariant::kLayerGain;
+  } else if (grouped) {
+    if (wanted != ClipVariant::kGroupMin && wanted != ClipVariant::kQOnly)
+      return refuse(std::string("variant ") + model::Token(wanted) +
+                    " cannot clip grouped keys, wanted group_min or q_only");
+    shape.variant = wanted;
   }
-  return refuse("the model does not say which attention it has, wanted mha, gqa or mqa");
+  shape.split = shape.variant == ClipVariant::kQOnly ? 1.0 : 0.5;
+  return shape;
+}
+
+uint32_t ClipShape::GroupHeads() const {
+  if (variant == ClipVariant::kLayerGain) return std::max(heads, 1u);
+  if (variant == ClipVariant::kMla || kv_heads == 0) return 1;
+  return std::max(heads / kv_heads, 1u);
+}
+
+bool ClipShape::SharesFactor() const {
+  return variant == ClipVariant::kGroupMin || variant == ClipVariant::kLayerGain;
 }
 
 std::string CheckMaxima(const model::AttnLogitInfo& info, bool soft_capped) {
@@ -161,8 +189,7 @@ void PlanClip(const ClipShape& shape, const std::vector<model::ClipEntry>& entri
   }
   plan->charged.layer.clear();
   plan->charged.head.clear();
-  const uint32_t group = shape.kv_heads == 0 ? 1 : std::max(shape.heads / shape.kv_heads, 1u);
-  const bool shares_key = shape.variant == ClipVariant::kGroupMin;
+  const uint32_t group = shape.GroupHeads();
   size_t kept = 0;
   for (size_t first = 0; first < ticks.size(); first += group) {
     const auto layer = static_cast<uint32_t>(first / shape.heads), head = static_cast<uint32_t>(first % shape.heads);
@@ -171,7 +198,7 @@ void PlanClip(const ClipShape& shape, const std::vector<model::ClipEntry>& entri
     if (const Ticks rest = largest - QueryTicks(largest, shape.split); rest > 0)
       plan->k.push_back({layer, head / group, Factor(rest)});
     for (uint32_t i = 0; i < group; ++i) {
-      const Ticks delta = shares_key ? largest : ticks[first + i];
+      const Ticks delta = shape.SharesFactor() ? largest : ticks[first + i];
       if (delta <= 0) continue;
       if (const Ticks part = QueryTicks(delta, shape.split); part > 0)
         plan->q.push_back({layer, head + i, Factor(part)});
@@ -181,6 +208,17 @@ void PlanClip(const ClipShape& shape, const std::vector<model::ClipEntry>& entri
     }
   }
   ticks.resize(kept);
+}
+
+float RopeFactor(float q, float k) {
+  // The product of two floats is exact in double: one rounding, nothing to contract.
+  return std::max(static_cast<float>(double{q} * double{k}), std::numeric_limits<float>::min());
+}
+
+float ScaledUnitOffset(float w, float factor) {
+  // f (1 + w) - 1, without adding 1 to a small w.
+  const float product = w * factor;
+  return product + (factor - 1.0f);
 }
 
 std::string Validate(const model::Order& order, const ClipShape& shape, const ClipLedger& ledger,

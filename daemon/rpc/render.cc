@@ -17,7 +17,7 @@ static_assert(static_cast<int>(model::Mode::kAct) == v1::ACT);
 static_assert(static_cast<int>(model::InterventionKind::kQkClip) == v1::QK_CLIP);
 static_assert(static_cast<int>(model::InterventionKind::kCollect) == v1::COLLECT);
 static_assert(static_cast<int>(model::ClipVariant::kMha) == v1::MHA);
-static_assert(static_cast<int>(model::ClipVariant::kQOnly) == v1::Q_ONLY);
+static_assert(static_cast<int>(model::ClipVariant::kLayerGain) == v1::LAYER_GAIN);
 static_assert(static_cast<int>(model::LogitKind::kUnknown) == v1::AttnLogitInfo::KIND_UNSPECIFIED);
 static_assert(static_cast<int>(model::LogitKind::kNormProduct) == v1::AttnLogitInfo::NORM_PRODUCT);
 

@@ -42,7 +42,7 @@ std::map<std::string, Kind> MakeKinds() {
   Kind& order = kinds["order"];
   order.words = {"remote", "local"};
   AddTokens<model::InterventionKind>(1, 10, &order.words);
-  AddTokens<model::ClipVariant>(1, 3, &order.words);
+  AddTokens<model::ClipVariant>(1, 5, &order.words);
   order.fields = {"basis", "expires", "heads", "tau", "layer", "head", "max", "id"};
   Kind& ack = kinds["ack"];
   AddTokens<model::AckOutcome>(1, 6, &ack.words);

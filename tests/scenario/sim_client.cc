@@ -158,14 +158,15 @@ std::string SimClient::WhyRefused(const model::Order& order) const {
   return {};
 }
 
-// delta = max(0, target - lambda); under group_min the whole group takes its largest.
+// delta = max(0, target - lambda); heads that share a factor (group_min, layer_gain) all take their largest.
 void SimClient::Clip(const std::vector<model::ClipEntry>& entries, model::ClipVariant variant,
                      model::LedgerDelta* applied) {
   std::vector<int64_t> delta(ticks_.size(), 0);
-  const uint32_t group = spec_.heads / spec_.KvHeads();
+  const bool whole_layer = variant == model::ClipVariant::kLayerGain;
+  const uint32_t group = whole_layer ? spec_.heads : spec_.heads / spec_.KvHeads();
   for (const model::ClipEntry& entry : entries) {
     const int64_t missing = std::max<int64_t>(0, entry.target_ticks - ticks_[Index(entry.layer, entry.head)]);
-    const bool whole_group = variant == model::ClipVariant::kGroupMin;
+    const bool whole_group = whole_layer || variant == model::ClipVariant::kGroupMin;
     const uint32_t first = whole_group ? entry.head / group * group : entry.head;
     const uint32_t end = whole_group ? first + group : entry.head + 1;
     for (uint32_t head = first; head < end; ++head) {

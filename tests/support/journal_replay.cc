@@ -3,7 +3,8 @@
 // libm's logarithm.
 //
 // The rule (protocol.md §1.4): target = lambda@forward + min(ln(S / tau), ln 10); applied at a boundary,
-// delta = max(0, target - lambda); group_min charges a group's largest delta to all its heads.
+// delta = max(0, target - lambda); heads that share a factor (group_min, layer_gain) are all charged their
+// largest.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -145,14 +146,15 @@ class Replay {
              std::to_string(Target(s, move.tau, then->second[i])));
       deltas[i] = std::max<int64_t>(0, entry.target_ticks - lambda[i]);
     }
-    if (move.variant == model::ClipVariant::kGroupMin) SpreadOverGroups(&deltas);
+    if (move.variant == model::ClipVariant::kGroupMin) SpreadOverGroups(group_, &deltas);
+    if (move.variant == model::ClipVariant::kLayerGain) SpreadOverGroups(heads_, &deltas);
     return deltas;
   }
 
-  void SpreadOverGroups(std::vector<int64_t>* deltas) const {
-    for (size_t first = 0; first < deltas->size(); first += group_) {
+  static void SpreadOverGroups(size_t group, std::vector<int64_t>* deltas) {
+    for (size_t first = 0; first < deltas->size(); first += group) {
       const auto begin = deltas->begin() + static_cast<std::ptrdiff_t>(first);
-      std::fill_n(begin, group_, *std::max_element(begin, begin + static_cast<std::ptrdiff_t>(group_)));
+      std::fill_n(begin, group, *std::max_element(begin, begin + static_cast<std::ptrdiff_t>(group)));
     }
   }
 

@@ -198,10 +198,23 @@ TEST(Orders, LowerBoundsAndUnscaledMaximaAreNoBasis) {
   EXPECT_EQ(RefusalWith(settings), "the attention maxima are unscaled, wanted what the softmax sees");
 }
 
-TEST(Orders, AModelBehindQkNormCannotBeClipped) {
+TEST(Orders, APerHeadQkNormTakesOneFactorForTheLayer) {
   Settings settings = SmallModel();
   settings.model.qk_norm = model::QkNorm::kPerHead;
-  EXPECT_NE(RefusalWith(settings).find("qk_norm is per_head"), std::string::npos);
+  EXPECT_NE(RefusalWith(settings).find("wanted layer_gain"), std::string::npos) << "not from an order that means rows";
+  TrainerDouble t(settings);
+  t.Step({60});
+  model::Order order = t.Clip(1, 60, 30, 1, 3, 1);
+  order.variant = model::ClipVariant::kLayerGain;
+  t.daemon.Send(order);
+  t.sender.Turn();
+  const auto polled = t.Poll();
+  ASSERT_TRUE(polled.has_value());
+  EXPECT_EQ(polled->q_count, 4u);
+  ASSERT_EQ(polled->k_count, 1u);
+  EXPECT_EQ(polled->k[0].head, 0u);
+  t.Ack(*polled, GYRO_APPLIED);
+  EXPECT_EQ(t.daemon.acks()[0].applied.head, (std::vector<uint32_t>{0, 1, 2, 3}));
 }
 
 TEST(Orders, GroupMinChargesTheWholeGroup) {

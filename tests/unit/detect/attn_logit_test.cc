@@ -149,13 +149,13 @@ TEST(AttnLogit, LowerBoundsAndNormProductsNeverRecommendAClip) {
   EXPECT_TRUE(feed.said[0].recommend);
 }
 
-TEST(AttnLogit, UnderQkNormAClipOfTheProjectionsIsNotRecommended) {
+TEST(AttnLogit, UnderQkNormAClipIsRecommendedToo) {  // Of the norm's gain.
   for (const model::QkNorm norm : {model::QkNorm::kPerHead, model::QkNorm::kFlattened}) {
     model::ModelSpec spec = TwoByThree();
     spec.qk_norm = norm;
     Feed feed = NewFeed(spec);
     Give(&feed, 200);
-    EXPECT_FALSE(feed.said.at(0).recommend);
+    EXPECT_EQ(feed.said.at(0).recommend, model::InterventionKind::kQkClip);
   }
 }
 

@@ -68,9 +68,9 @@ TEST(Diagnosis, AttentionFirstThenTheLossIsAttention) {
   EXPECT_THAT(d.Text(), HasSubstr("Less likely:"));
   model::ModelSpec normed = Spec(NormPlacement::kPre);
   normed.qk_norm = model::QkNorm::kPerHead;
-  const Diagnosis none = Diagnose(Of(said), normed);
-  EXPECT_FALSE(none.recommend);
-  EXPECT_THAT(none.advice, HasSubstr("QK-norm"));
+  const Diagnosis behind_norm = Diagnose(Of(said), normed);
+  EXPECT_EQ(behind_norm.recommend, InterventionKind::kQkClip);
+  EXPECT_THAT(behind_norm.advice, HasSubstr("QK-norm"));
 }
 
 TEST(Diagnosis, AHealedSpikeOfEverythingIsBadData) {

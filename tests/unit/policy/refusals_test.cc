@@ -49,10 +49,13 @@ TEST(Refusal, DoesNotComeFromRanksThatAgree) {
 }
 
 TEST(Refusal, ComesFromAModelThatCannotBeClipped) {
-  EXPECT_THAT(WhyNot([](Loop* loop) { loop->client.hello.model.attention = model::Attention::kMla; }),
-              HasSubstr("attention is mla"));
-  EXPECT_THAT(WhyNot([](Loop* loop) { loop->client.hello.model.qk_norm = model::QkNorm::kPerHead; }),
-              HasSubstr("qk_norm is per_head"));
+  EXPECT_THAT(WhyNot([](Loop* loop) {
+                loop->client.hello.model.attention = model::Attention::kMla;
+                loop->client.hello.model.qk_norm = model::QkNorm::kPerHead;
+              }),
+              HasSubstr("attention is mla with qk_norm per_head"));
+  EXPECT_THAT(WhyNot([](Loop* loop) { loop->client.hello.model.attention = model::Attention::kUnknown; }),
+              HasSubstr("does not say which attention it has"));
   EXPECT_THAT(WhyNot([](Loop* loop) { loop->client.hello.model.qk_norm = model::QkNorm::kUnknown; }),
               HasSubstr("does not say whether queries and keys are normalized"));
 }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 #include <set>
@@ -143,8 +144,8 @@ TEST(PlanClip, NeverLeavesTheUnitIntervalWhateverItIsTold) {
   testing::Lcg random(3);
   const double strange[] = {kNan, kInfinity, -kInfinity, -1e30, -1, 0, 1e-30, 29.999, 30.001, 45, 1e9, 3e38};
   for (int i = 0; i < 2000; ++i) {
-    const ClipVariant variant =
-        std::array{ClipVariant::kMha, ClipVariant::kGroupMin, ClipVariant::kQOnly}[random.Below(3)];
+    const ClipVariant variant = std::array{ClipVariant::kMha, ClipVariant::kGroupMin, ClipVariant::kQOnly,
+                                           ClipVariant::kMla, ClipVariant::kLayerGain}[random.Below(5)];
     const ClipShape shape{variant, variant == ClipVariant::kQOnly ? 1 : 0.5, 1, 4,
                           variant == ClipVariant::kMha ? 4u : 2u};
     ClipLedger ledger(1, 4);
@@ -181,21 +182,39 @@ model::ModelSpec Spec(model::Attention attention, uint32_t heads, uint32_t kv_he
 }
 
 TEST(ShapeFor, GivesEachAttentionItsVariantAndSplit) {
-  std::string why;
-  auto shape = ShapeFor(Spec(model::Attention::kMha, 8, 0), ClipVariant::kQOnly, &why);
-  ASSERT_TRUE(shape) << why;
-  EXPECT_EQ(shape->variant, ClipVariant::kMha);
-  EXPECT_EQ(shape->split, 0.5);
-  EXPECT_EQ(shape->kv_heads, 8u);
-  shape = ShapeFor(Spec(model::Attention::kGqa, 8, 2), ClipVariant::kGroupMin, &why);
-  ASSERT_TRUE(shape) << why;
-  EXPECT_EQ(shape->variant, ClipVariant::kGroupMin);
-  EXPECT_EQ(shape->split, 0.5);
-  shape = ShapeFor(Spec(model::Attention::kMqa, 8, 1), ClipVariant::kQOnly, &why);
-  ASSERT_TRUE(shape) << why;
-  EXPECT_EQ(shape->variant, ClipVariant::kQOnly);
-  EXPECT_EQ(shape->split, 1);
-  EXPECT_EQ(shape->kv_heads, 1u);
+  struct Case {
+    model::Attention attention;
+    uint32_t kv_heads;
+    model::QkNorm norm;
+    ClipVariant wanted, variant;
+    double split;
+    uint32_t group;
+  };
+  using A = model::Attention;
+  using N = model::QkNorm;
+  using V = ClipVariant;
+  const Case cases[] = {
+      {A::kMha, 0, N::kNone, V::kQOnly, V::kMha, 0.5, 1},
+      {A::kGqa, 2, N::kNone, V::kGroupMin, V::kGroupMin, 0.5, 4},
+      {A::kMqa, 1, N::kNone, V::kQOnly, V::kQOnly, 1, 8},
+      {A::kMla, 0, N::kNone, V::kGroupMin, V::kMla, 0.5, 1},
+      {A::kMla, 1, N::kNone, V::kQOnly, V::kMla, 0.5, 1},
+      {A::kMha, 0, N::kFlattened, V::kGroupMin, V::kMha, 0.5, 1},
+      {A::kGqa, 2, N::kFlattened, V::kGroupMin, V::kGroupMin, 0.5, 4},
+      {A::kGqa, 2, N::kFlattened, V::kQOnly, V::kQOnly, 1, 4},
+      {A::kMha, 0, N::kPerHead, V::kGroupMin, V::kLayerGain, 0.5, 8},
+      {A::kGqa, 2, N::kPerHead, V::kQOnly, V::kLayerGain, 0.5, 8},
+  };
+  for (const Case& each : cases) {
+    model::ModelSpec spec = Spec(each.attention, 8, each.kv_heads);
+    spec.qk_norm = each.norm;
+    std::string why;
+    const auto shape = ShapeFor(spec, each.wanted, &why);
+    ASSERT_TRUE(shape) << why;
+    EXPECT_EQ(shape->variant, each.variant);
+    EXPECT_EQ(shape->split, each.split);
+    EXPECT_EQ(shape->GroupHeads(), each.group);
+  }
 }
 
 TEST(ShapeFor, SaysWhyAModelCannotBeClipped) {
@@ -204,24 +223,74 @@ TEST(ShapeFor, SaysWhyAModelCannotBeClipped) {
     EXPECT_FALSE(ShapeFor(spec, wanted, &why));
     return why;
   };
-  EXPECT_EQ(why_of(Spec(model::Attention::kMla, 8, 0)),
-            "attention is mla, which cannot be clipped yet, wanted mha, gqa or mqa");
   EXPECT_EQ(why_of(Spec(model::Attention::kUnknown, 8, 0)),
-            "the model does not say which attention it has, wanted mha, gqa or mqa");
+            "the model does not say which attention it has, wanted mha, gqa, mqa or mla");
   EXPECT_EQ(why_of(Spec(model::Attention::kMha, 8, 2)), "attention is mha with 2 key heads, wanted 8");
   EXPECT_EQ(why_of(Spec(model::Attention::kGqa, 8, 3)), "attention is gqa with 3 key heads, wanted a divisor of 8");
   EXPECT_EQ(why_of(Spec(model::Attention::kGqa, 8, 0)), "attention is gqa with 0 key heads, wanted a divisor of 8");
   EXPECT_EQ(why_of(Spec(model::Attention::kMqa, 8, 2)), "attention is mqa with 2 key heads, wanted 1");
-  EXPECT_EQ(why_of(Spec(model::Attention::kGqa, 8, 2), ClipVariant::kMha),
-            "variant mha cannot clip grouped keys, wanted group_min or q_only");
+  for (const ClipVariant wanted : {ClipVariant::kMha, ClipVariant::kMla, ClipVariant::kLayerGain})
+    EXPECT_EQ(why_of(Spec(model::Attention::kGqa, 8, 2), wanted),
+              std::string("variant ") + model::Token(wanted) +
+                  " cannot clip grouped keys, wanted group_min or q_only");
   EXPECT_EQ(why_of(Spec(model::Attention::kMha, 0, 0)),
             "the model has 2 layers and 0 heads, wanted both known and at most 1024");
-  model::ModelSpec spec = Spec(model::Attention::kMha, 8, 0);
+  model::ModelSpec spec = Spec(model::Attention::kMla, 8, 0);
   spec.qk_norm = model::QkNorm::kPerHead;
   EXPECT_EQ(why_of(spec),
-            "qk_norm is per_head: behind a norm, scaling projection weights does not scale the logits; wanted none");
+            "attention is mla with qk_norm per_head, which nobody knows how to clip, wanted qk_norm none");
   spec.qk_norm = model::QkNorm::kUnknown;
-  EXPECT_EQ(why_of(spec), "the model does not say whether queries and keys are normalized, wanted qk_norm none");
+  EXPECT_EQ(why_of(spec),
+            "the model does not say whether queries and keys are normalized, wanted qk_norm none, per_head or flattened");
+}
+
+TEST(PlanClip, GivesALayerOneFactorBehindAPerHeadNorm) {
+  const ClipShape shape{ClipVariant::kLayerGain, 0.5, 2, 4, 2};
+  ClipPlan plan;
+  PlanClip(shape, {{1, 0, 200, *ClipTarget(200, 100, 0)}, {1, 3, 400, *ClipTarget(400, 100, 0)}}, ClipLedger(2, 4),
+           &plan);
+  ASSERT_EQ(plan.q.size(), 4u);
+  ASSERT_EQ(plan.k.size(), 1u);
+  EXPECT_EQ(plan.k[0].layer, 1u);
+  EXPECT_EQ(plan.k[0].head, 0u);
+  for (uint32_t head = 0; head < 4; ++head) {
+    EXPECT_EQ(plan.q[head].head, head);
+    EXPECT_EQ(plan.q[head].factor, plan.q[0].factor);
+    EXPECT_NEAR(double{plan.q[head].factor} * plan.k[0].factor, 0.25, 1e-6);
+    EXPECT_EQ(plan.charged.ticks[head], LnTicks(4)) << "all heads of the layer shrink";
+  }
+}
+
+TEST(PlanClip, GivesAnMlaHeadFactorsOfItsOwn) {
+  const ClipShape shape{ClipVariant::kMla, 0.5, 1, 4, 1};  // Whatever key heads the job may have declared.
+  ClipPlan plan;
+  PlanClip(shape, {{0, 2, 400, *ClipTarget(400, 100, 0)}}, ClipLedger(1, 4), &plan);
+  ASSERT_EQ(plan.q.size(), 1u);
+  ASSERT_EQ(plan.k.size(), 1u);
+  EXPECT_EQ(plan.k[0].head, 2u);
+  EXPECT_NEAR(plan.q[0].factor, 0.5, 1e-6);
+  EXPECT_NEAR(plan.k[0].factor, 0.5, 1e-6);
+  EXPECT_NEAR(RopeFactor(plan.q[0].factor, plan.k[0].factor), 0.25, 1e-6);
+  EXPECT_EQ(plan.charged, (model::LedgerDelta{{0}, {2}, {LnTicks(4)}}));
+}
+
+TEST(RopeFactor, StaysInTheUnitInterval) {
+  const float least = std::numeric_limits<float>::min();
+  EXPECT_EQ(RopeFactor(0.75f, 0.5f), 0.375f);
+  EXPECT_EQ(RopeFactor(1, 1), 1);
+  EXPECT_GT(RopeFactor(least, least), 0);
+}
+
+TEST(ScaledUnitOffset, ScalesTheEffectiveGain) {
+  EXPECT_EQ(ScaledUnitOffset(0, 0.5f), -0.5f);
+  EXPECT_EQ(ScaledUnitOffset(1, 0.5f), 0);
+  testing::Lcg random(5);
+  for (int i = 0; i < 1000; ++i) {
+    const auto w = static_cast<float>(random.Normal());
+    const auto f = static_cast<float>(0.1 + 0.9 * random.Uniform());
+    EXPECT_NEAR(1 + double{ScaledUnitOffset(w, f)}, double{f} * (1 + double{w}), 2e-7 * (1 + std::fabs(w)));
+  }
+  EXPECT_EQ(ScaledUnitOffset(1e-9f, 1), 1e-9f) << "small gains keep their bits";
 }
 
 TEST(CheckMaxima, TakesOnlyWhatTheSoftmaxReallySees) {
