@@ -16,7 +16,7 @@ constexpr char kDefaultAddress[] = "127.0.0.1:7431";
 
 constexpr char kAbout[] =
     "gyrostatctl: look at training runs, and answer what gyrostat proposes.\n\n"
-    "It talks to a gyrostatd; replay, check-config, check-model, qk-clip and completion need none.";
+    "It talks to a gyrostatd; replay, check-config, check-model, qk-clip, deepnorm, warmup and completion need none.";
 constexpr char kEpilogue[] =
     "\nExamples:\n"
     "  gyrostatctl runs                           what reports, and what is open\n"
@@ -34,7 +34,7 @@ struct Draft {
   Request request;
   std::vector<std::string> mode_words;
   double interval_s = 1;
-  std::string logits, shell, format = "auto";
+  std::string logits, steps, shell, format = "auto";
   std::vector<std::string> maps, rules;
 };
 
@@ -142,20 +142,84 @@ void AddOffline(CLI::App* app, Draft* draft) {
             "Each line is ok, warn or fail, with what to do. Exit 1 when one fails, 3 when no daemon answers.\n");
   sub->add_option("--data-dir", request.data_dir, "The daemon's data directory, to find a daemon on another port")
       ->option_text("DIR");
-  sub = Add(app, draft, Command::kQkClip, "qk-clip", "Work out QK-Clip factors by hand",
-            "  gyrostatctl qk-clip --tau 100 --logits 250,80,99\n"
-            "  gyrostatctl qk-clip --tau 100 --logits 250,80,99,40 --kv-heads 2 --variant q_only\n"
-            "One logit per query head. gamma = tau / max(S, tau); W_q and W_k of a head are scaled by q and k.\n");
+  sub = Add(app, draft, Command::kCompletion, "completion", "Print a completion script for bash",
+            "  source <(gyrostatctl completion bash)\n");
+  sub->add_option("SHELL", draft->shell, "bash")->required()->check(CLI::IsMember({"bash"}));
+}
+
+constexpr char kQkClipExamples[] =
+    "  gyrostatctl qk-clip --tau 100 --logits 250,80,99\n"
+    "  gyrostatctl qk-clip --tau 100 --logits 250,80,99,40 --kv-heads 2 --variant q_only\n"
+    "  gyrostatctl qk-clip --tau 100 --logits 250,80 --variant mla --nope-dim 128 --rope-dim 64 --v-dim 128\n"
+    "One logit per query head. gamma = tau / max(S, tau); W_q and W_k of a head are scaled by q and k.\n"
+    "group_min   heads that share a key shrink together, by their worst: the default for grouped keys\n"
+    "q_only      touches no healthy head, but W_k / W_q drifts apart: watch the signal qk_ratio\n"
+    "mla         q and k go on the part without rotary embedding, W_Q_ROPE on the query's rotary rows; the rotary\n"
+    "            key, which all heads share, stays. With the three widths: which rows of which projection\n"
+    "layer_gain  behind a per-head query-key norm: one factor for the layer, on the norm's two gains\n"
+    "Behind a flattened query-key norm (OLMo 2) the factors go on the heads' slices of the gains, as without a norm.\n"
+    "A gain w that is applied as 1 + w becomes f (1 + w) - 1.\n";
+
+constexpr char kDeepNormExamples[] =
+    "  gyrostatctl deepnorm --arch decoder --layers 24\n"
+    "  gyrostatctl deepnorm --arch encoder-decoder --layers 6 --decoder-layers 6 --json\n"
+    "x = LN(alpha x + G(x)); beta scales the initial W_v, W_o, W_1, W_2 and a gate's W_3, never W_q and W_k.\n"
+    "budget: the paper's bound on the model update, in units of what it publishes. 1: as published; more: weaker.\n"
+    "The encoder of an encoder-decoder shows 1.012, since the paper rounds its constants.\n";
+
+constexpr char kWarmupExamples[] =
+    "  gyrostatctl warmup --kind cosine --peak 1e-3 --warmup 1000 --total 20000 --at 300 --to 2000\n"
+    "  gyrostatctl warmup --kind wsd --peak 3e-4 --warmup 500 --total 9000 --at 200 --steps 199,200,201,3500\n"
+    "  gyrostatctl warmup --kind const --peak 1e-2 --warmup 60 --at 4000       after it: a notch down and up\n"
+    "During the warm-up the rate drops at once to the line of the stretched warm-up, base(TO) STEP / TO, and is\n"
+    "never above the schedule's own. After it, the rate falls to --floor of the schedule and rises again.\n"
+    "Refused: an end beyond 8 warm-ups or at the run's last step, or a rise steeper than the warm-up was.\n";
+
+void AddCalculators(CLI::App* app, Draft* draft) {
+  Request& request = draft->request;
+  CLI::App* sub = Add(app, draft, Command::kQkClip, "qk-clip", "Work out QK-Clip factors by hand", kQkClipExamples);
   sub->add_option("--tau", request.tau, "The cap, above 0")->required()->option_text("T");
   sub->add_option("--logits", draft->logits, "Largest logit of each head, comma-separated")
       ->required()->option_text("A,B,...");
   sub->add_option("--kv-heads", request.kv_heads, "Key heads; must divide the heads (default: as many)")
       ->check(CLI::Range(1, 1024))->option_text("K");
-  sub->add_option("--variant", request.variant, "mha; for grouped keys group_min (default) or q_only")
-      ->check(CLI::IsMember({"mha", "group_min", "q_only"}));
-  sub = Add(app, draft, Command::kCompletion, "completion", "Print a completion script for bash",
-            "  source <(gyrostatctl completion bash)\n");
-  sub->add_option("SHELL", draft->shell, "bash")->required()->check(CLI::IsMember({"bash"}));
+  sub->add_option("--variant", request.variant, "Who shares a factor (grouped keys: group_min, else mha)")
+      ->check(CLI::IsMember({"mha", "group_min", "q_only", "mla", "layer_gain"}));
+  const auto width = [&](const char* name, uint32_t* out, const char* about) {
+    return sub->add_option(name, *out, about)->check(CLI::Range(1, 65536))->option_text("D");
+  };
+  CLI::Option* nope = width("--nope-dim", &request.mla.nope, "mla: width of a head without rotary embedding");
+  CLI::Option* rope = width("--rope-dim", &request.mla.rope, "mla: width of its rotary part");
+  CLI::Option* value = width("--v-dim", &request.mla.value, "mla: width of its value");
+  nope->needs(rope, value);
+  rope->needs(nope);
+  value->needs(nope);
+
+  sub = Add(app, draft, Command::kDeepNorm, "deepnorm", "Alpha, beta and update budget of DeepNorm", kDeepNormExamples);
+  sub->add_option("--arch", request.arch, "Which stacks there are")
+      ->required()->check(CLI::IsMember({"encoder", "decoder", "encoder-decoder"}));
+  sub->add_option("--layers", request.layers, "Layers; of an encoder-decoder, of its encoder")
+      ->required()->check(CLI::Range(1, 100000))->option_text("N");
+  sub->add_option("--decoder-layers", request.decoder_layers, "Layers of the decoder of an encoder-decoder")
+      ->check(CLI::Range(1, 100000))->option_text("M");
+
+  WarmupQuestion& warmup = request.warmup;
+  sub = Add(app, draft, Command::kWarmup, "warmup", "The learning rate if a warm-up were extended", kWarmupExamples);
+  sub->add_option("--kind", warmup.kind, "The schedule after its warm-up")
+      ->required()->check(CLI::IsMember({"const", "linear", "cosine", "wsd", "noam"}));
+  sub->add_option("--peak", warmup.peak, "Its highest rate")->required()->option_text("RATE");
+  const auto steps = [&](const char* name, uint64_t* out, const char* about) {
+    return sub->add_option(name, *out, about)->check(CLI::Range(0.0, 1e15))->option_text("STEP");
+  };
+  steps("--warmup", &warmup.warmup, "Steps of its warm-up")->required();
+  steps("--total", &warmup.total, "Steps of the run; not needed for const and noam");
+  steps("--at", &warmup.at, "The first step that is changed")->required();
+  sub->add_option("--to", warmup.to, "Where the warm-up shall end (7 warm-ups; of a notch, one after --at)")
+      ->check(CLI::Range(0.0, 1e15))->option_text("STEP");
+  sub->add_option("--steps", draft->steps, "Steps to show, comma-separated")->option_text("A,B,...");
+  sub->add_option("--floor", warmup.floor, "Of a notch: how far down, as a factor (0.3)")->option_text("M");
+  sub->add_option("--fall", warmup.fall, "Of a notch: in how many steps, at most (50)")
+      ->check(CLI::Range(0, 1000000))->option_text("R");
 }
 
 std::vector<std::string> FormatTokens() {
@@ -224,6 +288,7 @@ void Build(CLI::App* app, Draft* draft) {
   AddExport(app, draft);
   AddActing(app, draft);
   AddReplay(app, draft);
+  AddCalculators(app, draft);
   AddOffline(app, draft);
 }
 
@@ -254,6 +319,18 @@ void FinishQkClip(Draft* draft) {
   request.logits = *logits;
 }
 
+void FinishWarmup(Draft* draft) {
+  if (draft->steps.empty()) return;
+  std::string error;
+  const auto steps = ParseNumbers(draft->steps, &error);
+  if (!steps) Refuse("--steps: " + error);
+  for (const double step : *steps) {
+    if (!(step >= 0 && step <= 1e15 && step == std::floor(step)))
+      Refuse("--steps: " + std::to_string(step) + " is no step; wanted whole numbers from 0 on");
+    draft->request.warmup.steps.push_back(static_cast<uint64_t>(step));
+  }
+}
+
 void FinishReplay(Draft* draft) {
   Request& request = draft->request;
   request.reading.format = *logs::FormatOf(draft->format);
@@ -276,6 +353,7 @@ void Finish(const Environment& environment, Draft* draft) {
   if (request.address.empty()) request.address = kDefaultAddress;
   const bool offline = request.command == Command::kQkClip || request.command == Command::kCheckConfig ||
                        request.command == Command::kCheckModel || request.command == Command::kReplay ||
+                       request.command == Command::kDeepNorm || request.command == Command::kWarmup ||
                        request.command == Command::kCompletion;
   const std::string wrong = offline ? "" : CheckAddress(request.address);
   if (!wrong.empty()) Refuse(wrong);
@@ -283,6 +361,7 @@ void Finish(const Environment& environment, Draft* draft) {
   request.interval_ms = static_cast<uint32_t>(std::lround(draft->interval_s * 1000));
   if (request.command == Command::kMode) FinishMode(draft);
   if (request.command == Command::kQkClip) FinishQkClip(draft);
+  if (request.command == Command::kWarmup) FinishWarmup(draft);
   if (request.command == Command::kReplay) FinishReplay(draft);
   if (request.command == Command::kSeries) {
     if (request.head && !request.layer) Refuse("--head needs --layer: heads are counted within a layer");

@@ -237,6 +237,8 @@ int RunCommand(const Request& request, Control* control, const Console& console)
     case Command::kCheckConfig:
     case Command::kDoctor:
     case Command::kQkClip:
+    case Command::kDeepNorm:
+    case Command::kWarmup:
     case Command::kReplay:
     case Command::kCheckModel:
     case Command::kCompletion: break;

@@ -218,9 +218,34 @@ std::string JsonQkClip(double tau, const std::string& variant, std::span<const C
   out["tau"] = Real(tau);
   out["variant"] = Text(variant);
   out["heads"] = Value::array();
-  for (const ClippedHead& each : heads)
+  for (const ClippedHead& each : heads) {
     out["heads"].push_back({{"head", each.head}, {"max", Real(each.max)}, {"gamma", Real(each.gamma)},
                             {"q", Real(each.q)}, {"k", Real(each.k)}});
+    Value& head = out["heads"].back();
+    if (each.q_rope) head["q_rope"] = Real(*each.q_rope);
+    for (const auto& [name, factor] : each.rows) head["rows"][name] = Real(factor);
+  }
+  return Line(out);
+}
+
+std::string JsonDeepNorm(const std::string& arch, std::span<const DeepNormStack> stacks) {
+  Value out;
+  out["arch"] = Text(arch);
+  out["encoder"] = nullptr;
+  out["decoder"] = nullptr;
+  for (const DeepNormStack& each : stacks)
+    out[each.name] = {{"alpha", Real(each.alpha)}, {"beta", Real(each.beta)}, {"budget", Real(each.budget)}};
+  return Line(out);
+}
+
+std::string JsonWarmup(const std::string& kind, uint64_t at, uint64_t to, std::span<const WarmupStep> steps) {
+  Value out;
+  out["kind"] = Text(kind);
+  out["at"] = at;
+  out["to"] = to;
+  out["steps"] = Value::array();
+  for (const WarmupStep& each : steps)
+    out["steps"].push_back({{"step", each.step}, {"base", Real(each.base)}, {"rate", Real(each.rate)}});
   return Line(out);
 }
 

@@ -4,6 +4,8 @@
 // null; bytes that are not UTF-8 become U+FFFD. Field order is fixed, so that two runs can be compared with diff.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -31,8 +33,25 @@ struct ClippedHead {
   double max = 0;    // As given.
   double gamma = 1;  // (0, 1].
   double q = 1, k = 1;
+  std::optional<double> q_rope;  // Of MLA.
+  // What the factors go on, as "q_b_proj rows 0..127" → factor; empty where nobody asked.
+  std::vector<std::pair<std::string, double>> rows = {};
 };
 std::string JsonQkClip(double tau, const std::string& variant, std::span<const ClippedHead> heads);
+
+// A stack of `deepnorm`: "encoder" or "decoder". The other one is null.
+struct DeepNormStack {
+  std::string name;
+  double alpha = 1, beta = 1, budget = 1;
+};
+std::string JsonDeepNorm(const std::string& arch, std::span<const DeepNormStack> stacks);
+
+// A step of `warmup`: the schedule's own rate, and the one with the extension.
+struct WarmupStep {
+  uint64_t step = 0;
+  double base = 0, rate = 0;
+};
+std::string JsonWarmup(const std::string& kind, uint64_t at, uint64_t to, std::span<const WarmupStep> steps);
 
 // What check-config prints; `errors` is empty for a valid file.
 std::string JsonConfig(const std::string& file, std::span<const std::string> errors);

@@ -15,8 +15,10 @@
 #include "ctl/cli.h"
 #include "ctl/commands.h"
 #include "ctl/console.h"
+#include "ctl/deepnorm.h"
 #include "ctl/doctor.h"
 #include "ctl/doctor_facts.h"
+#include "ctl/extend_warmup.h"
 #include "ctl/grpc_control.h"
 #include "ctl/qk_clip.h"
 #include "ctl/replay.h"
@@ -89,6 +91,8 @@ int Run(const Request& request, const Console& console) {
     case Command::kCheckConfig:
       return CheckConfig(request, console, [](const std::string& file) { return config::LoadFile(file).status(); });
     case Command::kQkClip: return QkClip(request, console);
+    case Command::kDeepNorm: return DeepNorm(request, console);
+    case Command::kWarmup: return ExtendWarmup(request, console);
     case Command::kReplay: return ReplayFiles(request, console, ReadThresholds);
     case Command::kCheckModel: return CheckModel(request, console);
     case Command::kCompletion: console.out << BashCompletion(); return kDone;

@@ -8,7 +8,8 @@
 namespace gyrostat::ctl {
 
 // Prints a row for each head; kRefused, and a sentence, for arguments that cannot be. A maximum that is not finite is
-// never clipped: its own factors are 1.
+// never clipped: its own factors are 1. With the widths of an MLA
+// head also which rows of which projection take them.
 int QkClip(const Request& request, const Console& console);
 
 }  // namespace gyrostat::ctl

@@ -220,15 +220,41 @@ std::string RenderSeriesSummary(const std::string& name, std::span<const SeriesP
 
 std::string RenderQkClip(double tau, const std::string& variant, std::span<const ClippedHead> heads,
                          const Style& style) {
-  Table table({{"HEAD", true}, {"MAX", true}, {"GAMMA", true}, {"W_Q", true}, {"W_K", true}});
+  const bool mla = !heads.empty() && heads.front().q_rope.has_value();
+  std::vector<Table::Column> columns = {{"HEAD", true}, {"MAX", true}, {"GAMMA", true}, {"W_Q", true}, {"W_K", true}};
+  if (variant == "layer_gain") columns[3].name = "Q_GAIN", columns[4].name = "K_GAIN";
+  if (mla) columns.push_back({"W_Q_ROPE", true});
+  Table table(std::move(columns));
   for (const ClippedHead& each : heads) {
     std::string note;
     if (!std::isfinite(each.max)) note = "Not finite: never clipped; look at the nonfinite findings.";
     if (each.gamma < kFactorPerOrder) note = "One order takes at most a factor of ten: a daemon needs several.";
-    table.Row({{std::to_string(each.head)}, {Number(each.max), each.gamma < 1 ? Tint::kBad : Tint::kNone},
-               {Number(each.gamma)}, {Number(each.q)}, {Number(each.k)}}, note);
+    for (const auto& [rows, factor] : each.rows)
+      if (factor < 1) note += (note.empty() ? "" : "; ") + rows + " times " + Number(factor);
+    std::vector<Cell> cells = {{std::to_string(each.head)},
+                               {Number(each.max), each.gamma < 1 ? Tint::kBad : Tint::kNone},
+                               {Number(each.gamma)}, {Number(each.q)}, {Number(each.k)}};
+    if (mla) cells.push_back({Number(each.q_rope.value_or(1))});
+    table.Row(std::move(cells), note);
   }
   return "tau " + Number(tau) + ", variant " + variant + "\n" + table.Render(style);
+}
+
+std::string RenderDeepNorm(const std::string& arch, std::span<const DeepNormStack> stacks, const Style& style) {
+  Table table({{"STACK"}, {"ALPHA", true}, {"BETA", true}, {"BUDGET", true}});
+  for (const DeepNormStack& each : stacks)
+    table.Row({{each.name}, {Number(each.alpha)}, {Number(each.beta)}, {Number(each.budget)}});
+  return "DeepNorm, " + arch + ": x = LN(alpha x + G(x)); beta scales W_v, W_o, W_1, W_2 and a gate's W_3\n" +
+         table.Render(style);
+}
+
+std::string RenderWarmup(uint64_t at, uint64_t to, std::span<const WarmupStep> steps, const Style& style) {
+  Table table({{"STEP", true}, {"BASE", true}, {"RATE", true}, {"SHARE", true}});
+  for (const WarmupStep& each : steps)
+    table.Row({{std::to_string(each.step)}, {Number(each.base)}, {Number(each.rate)},
+               {Number(each.base > 0 ? each.rate / each.base : 1)}});
+  return "from step " + std::to_string(at) + " on, warm-up until step " + std::to_string(to) + "\n" +
+         table.Render(style);
 }
 
 }  // namespace gyrostat::ctl

@@ -38,6 +38,10 @@ std::string RenderSeriesSummary(const std::string& name, std::span<const SeriesP
 std::string RenderQkClip(double tau, const std::string& variant, std::span<const ClippedHead> heads,
                          const Style& style);
 
+// The tables of `deepnorm` and `warmup`.
+std::string RenderDeepNorm(const std::string& arch, std::span<const DeepNormStack> stacks, const Style& style);
+std::string RenderWarmup(uint64_t at, uint64_t to, std::span<const WarmupStep> steps, const Style& style);
+
 int SeverityRank(const std::string& severity);  // 0 info, 1 warning, 2 critical.
 Tint TintOfSeverity(const std::string& severity);
 Tint TintOfState(const std::string& state);  // live silent ended

@@ -20,7 +20,23 @@ enum ExitCode : int {
 
 enum class Command {
   kRuns, kShow, kFindings, kInterventions, kApprove, kReject, kMode, kWatch, kSeries, kCheckConfig, kDoctor, kQkClip,
-  kCompletion, kReplay, kCheckModel, kExport,
+  kCompletion, kReplay, kCheckModel, kExport, kDeepNorm, kWarmup,
+};
+
+// What `warmup` is asked.
+struct WarmupQuestion {
+  std::string kind;  // A schedule's token.
+  double peak = 0;
+  uint64_t warmup = 0, total = 0, at = 0;  // Steps; total 0: not known.
+  std::optional<uint64_t> to;
+  double floor = 0.3;  // Of a notch.
+  uint32_t fall = 50;
+  std::vector<uint64_t> steps;  // Empty: some that show the shape.
+};
+
+// Widths of an MLA head, to name its rows; all 0: not asked.
+struct MlaWidths {
+  uint32_t nope = 0, rope = 0, value = 0;
 };
 
 struct Request {
@@ -51,6 +67,10 @@ struct Request {
   std::vector<double> logits;
   uint32_t kv_heads = 0;  // 0: as many as logits.
   std::string variant;    // Empty: what the shape takes.
+  MlaWidths mla;
+  std::string arch;  // deepnorm: encoder, decoder or encoder-decoder.
+  uint64_t layers = 0, decoder_layers = 0;
+  WarmupQuestion warmup;
 };
 
 }  // namespace gyrostat::ctl

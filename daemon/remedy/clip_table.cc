@@ -33,13 +33,17 @@ std::optional<std::vector<ClipRow>> ClipTable(const std::vector<double>& max_log
   std::vector<ClipRow> rows(heads);
   for (size_t h = 0; h < heads; ++h)
     rows[h] = {.head = static_cast<uint32_t>(h), .max = max_logits[h], .gamma = Gamma(max_logits[h], tau)};
-  const size_t group = heads / keys;
+  const ClipShape shape{.variant = variant, .split = variant == ClipVariant::kQOnly ? 1.0 : 0.5, .layers = 1,
+                        .heads = static_cast<uint32_t>(heads), .kv_heads = static_cast<uint32_t>(keys)};
+  const size_t group = shape.GroupHeads();
   for (size_t first = 0; first < heads; first += group) {
     double least = 1;
     for (size_t h = first; h < first + group; ++h) least = std::min(least, rows[h].gamma.value_or(1));
     for (size_t h = first; h < first + group; ++h) {
-      rows[h].q = variant == ClipVariant::kQOnly ? rows[h].gamma.value_or(1) : std::sqrt(least);
-      rows[h].k = variant == ClipVariant::kQOnly ? 1 : std::sqrt(least);
+      const double gamma = shape.SharesFactor() ? least : rows[h].gamma.value_or(1);
+      rows[h].q = shape.split == 1 ? gamma : std::sqrt(gamma);
+      rows[h].k = shape.split == 1 ? 1 : std::sqrt(gamma);
+      rows[h].q_rope = variant == ClipVariant::kMla ? gamma : rows[h].q;
     }
   }
   return rows;

@@ -44,7 +44,8 @@ double UpdateBudget(uint64_t sublayers, double alpha, double beta) {
 std::optional<DeepNorm> DeepNormFor(DeepNormArch arch, uint64_t layers, uint64_t decoder_layers, std::string* why) {
   const bool both = arch == DeepNormArch::kEncoderDecoder;
   if (layers < 1 || layers > kLayersMax || (both && (decoder_layers < 1 || decoder_layers > kLayersMax))) {
-    *why = std::to_string(layers) + " layers" + (both ? " and " + std::to_string(decoder_layers) + " decoder layers" : "") +
+    *why = std::to_string(layers) + " layers" +
+           (both ? " and " + std::to_string(decoder_layers) + " decoder layers" : "") +
            ", wanted 1 to " + std::to_string(kLayersMax);
     return std::nullopt;
   }
@@ -66,7 +67,8 @@ std::optional<DeepNorm> DeepNormFor(DeepNormArch arch, uint64_t layers, uint64_t
   encoder.alpha = 0.81 * size;
   encoder.beta = 0.87 / size;
   // What the encoder does reaches the output through M cross-attentions, each v w / alpha of the decoder (App. B).
-  encoder.budget = m * decoder.beta * decoder.beta / decoder.alpha * UpdateBudget(2 * layers, encoder.alpha, encoder.beta);
+  const double reached = m * decoder.beta * decoder.beta / decoder.alpha;
+  encoder.budget = reached * UpdateBudget(2 * layers, encoder.alpha, encoder.beta);
   return out;
 }
 
@@ -109,7 +111,8 @@ std::string BetaRegister::Write(double to, uint64_t expected, float* factor) {
   if (!(to > 0 && to <= value_)) return "beta is " + Text(to) + ", wanted above 0 and at most " + Text(value_);
   const double quotient = to / value_;
   if (quotient < kBetaFactorMin)
-    return "beta goes from " + Text(value_) + " to " + Text(to) + ", wanted at most a factor of " + Text(1 / kBetaFactorMin);
+    return "beta goes from " + Text(value_) + " to " + Text(to) + ", wanted at most a factor of " +
+           Text(1 / kBetaFactorMin);
   *factor = static_cast<float>(quotient);
   value_ = to;
   ++version_;

@@ -34,8 +34,8 @@ struct DeepNorm {
 // kEncoderDecoder has (0 elsewhere); each 1 to 100,000. Nothing, and a sentence, for others.
 std::optional<DeepNorm> DeepNormFor(DeepNormArch arch, uint64_t layers, uint64_t decoder_layers, std::string* why);
 
-// sublayers * (v^2 + w^2) / alpha^2 with v = w = beta (App. C): the update budget of a stack by itself. Two sub-layers a
-// layer, three in a decoder that also attends to an encoder.
+// sublayers * (v^2 + w^2) / alpha^2 with v = w = beta (App. C): the update budget of a stack by itself. Two sub-layers
+// a layer, three in a decoder that also attends to an encoder.
 double UpdateBudget(uint64_t sublayers, double alpha, double beta);
 
 // The relative change of a layer's normalised output per unit of ln(alpha), for a branch of relative size
@@ -88,9 +88,9 @@ class AlphaRegister {
   AlphaRamp ramp_;
 };
 
-// The residual branches' weights, as a factor B on what the job's own initialisation made: W_v (its rows of a fused QKV),
-// W_o, W_1, W_2, a gate's W_3, and the biases of the output maps W_o and W_2 (methods.md §4.2; not Q and K). All at one
-// boundary; B never rises.
+// The residual branches' weights, as a factor B on what the job's own initialisation made: W_v (its rows of a fused
+// QKV), W_o, W_1, W_2, a gate's W_3, and the biases of the output maps W_o and W_2 (methods.md §4.2; not Q and K). All
+// at one boundary; B never rises.
 class BetaRegister {
  public:
   double value() const { return value_; }

@@ -5,8 +5,8 @@
 //   plain attention       its rows of W_q and W_k, and of their biases.
 //   flattened norm        its slices of the norms' gains, and biases: behind the norm the rows do nothing right.
 //   per-head norm         the layer's two gains, which all heads share: one factor each for the layer (kLayerGain).
-//   MLA                   q and k factors on the rows without rotary embedding; its rotary query rows take RopeFactor; the
-//                         rotary key, which all heads share, none.
+//   MLA                   q and k factors on the rows without rotary embedding; its rotary query rows take RopeFactor;
+//                         the rotary key, which all heads share, none.
 //
 // Pure; thread-safe; no allocation but in the vectors and strings it is given or returns.
 #pragma once
@@ -65,13 +65,14 @@ struct ClipPlan {
   model::LedgerDelta charged;    // Ticks to add: every head whose logits shrink, group mates too. Same order.
 };
 
-// delta = max(0, target - lambda) per entry; where a group shares its factor, all its heads take the largest. The split is
-// cut in whole ticks, so that the two factors of a head multiply to exp(-delta). `*plan` is overwritten. Entries out of
-// range are ignored (Validate refuses them before).
+// delta = max(0, target - lambda) per entry; where a group shares its factor, all its heads take the largest. The split
+// is cut in whole ticks, so that the two factors of a head multiply to exp(-delta). `*plan` is overwritten. Entries out
+// of range are ignored (Validate refuses them before).
 void PlanClip(const ClipShape& shape, const std::vector<model::ClipEntry>& entries, const ClipLedger& ledger,
               ClipPlan* plan);
 
-// What an MLA head's rotary query rows take, given its q and k factors: both, since their key is never scaled. In (0, 1].
+// What an MLA head's rotary query rows take, given its q and k factors: both, since their key is never scaled. In (0,
+// 1].
 float RopeFactor(float q, float k);
 
 // A gain that the norm applies as 1 + w, after its effective value was scaled by `factor` in (0, 1]. Rounded twice, so

@@ -11,8 +11,8 @@
 
 namespace gyrostat::remedy {
 
-// Linear warm-up to `peak` at step `warmup`, then: kConst stays; kLinear and kCosine fall to 0 at `total`; kWsd stays and
-// falls linearly to 0 over the last tenth (OLMo-core's default); kNoam falls as 1 / sqrt(step), whatever `total`.
+// Linear warm-up to `peak` at step `warmup`, then: kConst stays; kLinear and kCosine fall to 0 at `total`; kWsd stays
+// and falls linearly to 0 over the last tenth (OLMo-core's default); kNoam falls as 1 / sqrt(step), whatever `total`.
 // kUnknown is a user's own schedule, of which only the warm-up is known.
 struct Schedule {
   model::ScheduleKind kind = model::ScheduleKind::kUnknown;
@@ -24,8 +24,8 @@ struct Schedule {
 // Empty, or what is wrong with it.
 std::string CheckSchedule(const Schedule& schedule);
 
-// The rate at `step`, for a sound schedule: 0 at step 0 of a warm-up, the peak at step `warmup`, 0 from `total` on where
-// it decays. kUnknown counts as kConst: an upper bound.
+// The rate at `step`, for a sound schedule: 0 at step 0 of a warm-up, the peak at step `warmup`, 0 from `total` on
+// where it decays. kUnknown counts as kConst: an upper bound.
 double BaseRate(const Schedule& schedule, uint64_t step);
 
 }  // namespace gyrostat::remedy

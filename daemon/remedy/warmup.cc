@@ -40,7 +40,8 @@ std::string CheckStretchEnd(const Schedule& schedule, uint64_t step, uint64_t en
     return "the new end of the warm-up is step " + Steps(end) + ", wanted one before the run's last, " +
            Steps(schedule.total);
   if (end <= last)
-    return "the warm-up is stretched to step " + Steps(last) + " already, wanted an end after it, not step " + Steps(end);
+    return "the warm-up is stretched to step " + Steps(last) + " already, wanted an end after it, not step " +
+           Steps(end);
   return {};
 }
 

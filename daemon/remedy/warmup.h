@@ -1,12 +1,12 @@
 // A longer warm-up, put on a learning-rate schedule that is already running: protocol.md §6, methods.md §7.
 //
-// The job's own schedule stays; a *ray* caps it: cap(b) = rate + slope (b - boundary), b counting boundaries. During the
-// warm-up the ray is the line of the stretched warm-up, so the rate drops at once (measured: a chord from the current
-// rate rescued 1 of 7 seeds, the stretch to 7 W 6 of 6). After it a *notch*: a factor that falls, then a ray up again.
-// The rate is min(base, all caps) * lr_scale: never above the job's own, and repeats need no rule but min.
+// The job's own schedule stays; a *ray* caps it: cap(b) = rate + slope (b - boundary), b counting boundaries. During
+// the warm-up the ray is the line of the stretched warm-up, so the rate drops at once (measured: a chord from the
+// current rate rescued 1 of 7 seeds, the stretch to 7 W 6 of 6). After it a *notch*: a factor that falls, then a ray up
+// again. The rate is min(base, all caps) * lr_scale: never above the job's own, and repeats need no rule but min.
 //
-// Every rank evaluates the same rays from the boundary alone, in doubles, with nothing to contract: same bits everywhere.
-// Pure; not thread-safe; only PlanWarmup's sentences and Add allocate.
+// Every rank evaluates the same rays from the boundary alone, in doubles, with nothing to contract: same bits
+// everywhere. Pure; not thread-safe; only PlanWarmup's sentences and Add allocate.
 #pragma once
 
 #include <cstdint>
@@ -76,8 +76,8 @@ class LrEnvelope {
   // `scale` in (0, 1] from now up to and with `until` (0: for good).
   bool Scale(double scale, model::Boundary until, uint64_t expected);
 
-  // Called at each boundary with the base rate of its step: forgets what has ended. True when something did; the version
-  // stays, since every rank ends the same things at the same boundary.
+  // Called at each boundary with the base rate of its step: forgets what has ended. True when something did; the
+  // version stays, since every rank ends the same things at the same boundary.
   bool Advance(double base, model::Boundary at);
 
   // lr_scale at that boundary. (0, 1].

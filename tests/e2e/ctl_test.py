@@ -280,7 +280,7 @@ def test_usage_is_exit_code_2():
 def test_every_command_has_help_with_an_example():
     names = re.findall(r"^  ([a-z-]+) {2,}", run("--help").stdout.split("Subcommands:")[1], re.M)
     assert {"runs", "show", "findings", "interventions", "approve", "reject", "mode", "watch", "series", "check-config",
-            "doctor", "qk-clip"} <= set(names)
+            "doctor", "qk-clip", "deepnorm", "warmup"} <= set(names)
     for name in names:
         done = run(name, "--help")
         assert done.returncode == 0 and f"gyrostatctl {name}" in done.stdout, name
@@ -298,6 +298,39 @@ def test_check_config_agrees_with_the_daemon(tmp_path):
     assert daemon_says.returncode != 0 and "policy.mode" in daemon_says.stderr
     bad.write_text("policy:\n  mode: act\n")
     assert json.loads(run("check-config", bad, "--json").stdout) == {"file": str(bad), "valid": True, "errors": []}
+
+
+def test_deepnorm_has_the_constants_of_the_paper():
+    done = run("deepnorm", "--arch", "encoder-decoder", "--layers", 6, "--decoder-layers", 6, "--json")
+    assert done.returncode == 0, done.stderr
+    stacks = json.loads(done.stdout)
+    assert stacks["encoder"]["alpha"] == pytest.approx(1.4179, abs=5e-5)
+    assert stacks["encoder"]["beta"] == pytest.approx(0.4970, abs=5e-5)
+    assert stacks["decoder"]["alpha"] == pytest.approx(2.0598, abs=5e-5)
+    assert stacks["decoder"]["beta"] == pytest.approx(0.3433, abs=5e-5)
+    assert stacks["decoder"]["budget"] == pytest.approx(1)
+    assert json.loads(run("deepnorm", "--arch", "decoder", "--layers", 24, "--json").stdout)["encoder"] is None
+    assert run("deepnorm", "--arch", "encoder-decoder", "--layers", 6).returncode == 1
+    assert run("deepnorm", "--arch", "rnn", "--layers", 6).returncode == 2
+
+
+def test_warmup_drops_at_once_and_meets_the_schedule():
+    words = ["warmup", "--kind", "cosine", "--peak", 1e-3, "--warmup", 1000, "--total", 20000, "--at", 300]
+    done = run(*words, "--to", 2000, "--steps", "299,300,1999,2000", "--json")
+    assert done.returncode == 0, done.stderr
+    rates = [each["rate"] for each in json.loads(done.stdout)["steps"]]
+    assert rates == pytest.approx([2.99e-4, 1.489771e-4, 9.926841e-4, 9.931807e-4], rel=1e-6)
+    refused = run(*words, "--to", 9000)
+    assert refused.returncode == 1 and "8 times the declared one" in refused.stderr
+    assert run(*words, "--steps", "1.5").returncode == 2
+
+
+def test_qk_clip_names_the_rows_of_mla():
+    done = run("qk-clip", "--tau", 100, "--logits", "50,400", "--variant", "mla", "--nope-dim", 128, "--rope-dim", 64,
+               "--v-dim", 128, "--json")
+    head = json.loads(done.stdout)["heads"][1]
+    assert (head["q"], head["k"], head["q_rope"]) == (0.5, 0.5, 0.25)
+    assert head["rows"]["q_b_proj rows 320..383"] == 0.25
 
 
 def test_a_full_disk_behind_stdout_is_not_success():

@@ -152,7 +152,16 @@ typedef struct gyro_head_factor {
   float factor;           /* (0, 1]. Multiply in fp32, round once to the working type; scale master and working copy. */
 } gyro_head_factor;
 
-/* One order, checked against this client's own measurements, bounds and allow-list. Apply all of it or none. */
+/* One order, checked against this client's own measurements, bounds and allow-list. Apply all of it or none.
+ *
+ * What the factors go on follows from the model as it was declared:
+ *   qk_norm "none"       rows of W_q of each head in q, rows of W_k of each key head in k, and of their biases.
+ *   qk_norm "flattened"  the heads' slices of the query norm's and the key norm's gain (and bias) instead.
+ *   qk_norm "per_head"   the layer's query gain takes the factor of q, the same for all its heads; its key gain that of
+ *                        k, where head is 0.
+ *   attention "mla"      q and k of a head go on its rows without rotary embedding; its rotary query rows take q
+ *                        times k, rounded once to float; the shared rotary key is not touched.
+ * A gain w that the norm applies as 1 + w becomes w * factor + (factor - 1). */
 typedef struct gyro_order {
   uint32_t struct_size;
   uint8_t id[GYRO_ID_BYTES];
@@ -162,9 +171,9 @@ typedef struct gyro_order {
   uint64_t basis_boundary;
   uint64_t expires_boundary;
   double tau;
-  uint32_t q_count;       /* W_q rows (and bias) of these heads ... */
+  uint32_t q_count;       /* Of the query side of these heads ... */
   const gyro_head_factor *q;
-  uint32_t k_count;       /* ... W_k rows (and bias) of these key heads. Valid until the ack. */
+  uint32_t k_count;       /* ... and of these key heads. Valid until the ack. */
   const gyro_head_factor *k;
 } gyro_order;
 

@@ -39,7 +39,9 @@ TEST(Parse, CommonOptionsStandBeforeOrAfterEveryCommand) {
   const std::vector<std::vector<std::string>> commands = {
       {"runs"}, {"show", "r"}, {"findings", "r"}, {"interventions", "r"}, {"approve", "r/1"},
       {"reject", "r/1", "--reason", "no"}, {"mode", "r", "act"}, {"watch", "r"}, {"series", "r", "loss"},
-      {"doctor"}, {"check-config", "f"}, {"qk-clip", "--tau", "1", "--logits", "1"}, {"completion", "bash"}};
+      {"doctor"}, {"check-config", "f"}, {"qk-clip", "--tau", "1", "--logits", "1"}, {"completion", "bash"},
+      {"deepnorm", "--arch", "decoder", "--layers", "2"},
+      {"warmup", "--kind", "const", "--peak", "1", "--warmup", "9", "--at", "3"}};
   for (std::vector<std::string> words : commands) {
     EXPECT_FALSE(Accepted(words).json) << words[0];
     std::vector<std::string> before = words;
@@ -50,6 +52,36 @@ TEST(Parse, CommonOptionsStandBeforeOrAfterEveryCommand) {
       EXPECT_EQ(Accepted(each).token_file, "t") << words[0];
     }
   }
+}
+
+TEST(Parse, WarmupTakesAScheduleAndSteps) {
+  const Request request = Accepted({"warmup", "--kind", "cosine", "--peak", "1e-3", "--warmup", "1000", "--total",
+                                    "20000", "--at", "300", "--to", "2000", "--steps", "0,300, 1e3"});
+  EXPECT_EQ(request.command, Command::kWarmup);
+  EXPECT_EQ(request.warmup.kind, "cosine");
+  EXPECT_EQ(request.warmup.peak, 1e-3);
+  EXPECT_EQ(request.warmup.total, 20000u);
+  EXPECT_EQ(request.warmup.to, 2000u);
+  EXPECT_EQ(request.warmup.steps, (std::vector<uint64_t>{0, 300, 1000}));
+  for (const char* bad : {"-1", "1.5", "nan", "inf", "1e16", "x", ""})
+    EXPECT_EQ(Parse({"warmup", "--kind", "const", "--peak", "1", "--warmup", "9", "--at", "3", "--steps",
+                     std::string("1,") + bad}, {}).exit_code, kUsage) << bad;
+}
+
+TEST(Parse, MlaWidthsGoTogether) {
+  const Request request = Accepted({"qk-clip", "--tau", "1", "--logits", "1", "--variant", "mla", "--nope-dim", "128",
+                                    "--rope-dim", "64", "--v-dim", "128"});
+  EXPECT_EQ(request.mla.nope, 128u);
+  EXPECT_EQ(request.mla.rope, 64u);
+  EXPECT_EQ(request.mla.value, 128u);
+  EXPECT_EQ(Parse({"qk-clip", "--tau", "1", "--logits", "1", "--nope-dim", "128"}, {}).exit_code, kUsage);
+}
+
+TEST(Parse, DeepNormKnowsItsArchitectures) {
+  EXPECT_EQ(Accepted({"deepnorm", "--arch", "encoder-decoder", "--layers", "6", "--decoder-layers", "4"})
+                .decoder_layers, 4u);
+  EXPECT_EQ(Parse({"deepnorm", "--arch", "both", "--layers", "6"}, {}).exit_code, kUsage);
+  EXPECT_EQ(Parse({"deepnorm", "--arch", "decoder", "--layers", "-1"}, {}).exit_code, kUsage);
 }
 
 TEST(Parse, ModeTakesARunOrAll) {

@@ -70,7 +70,7 @@ TEST(QkClip, NoLogitGivesAFactorOutsideZeroToOne) {
   request.tau = 1e-300;
   request.logits = {-1e308, -5, 0, 1e-320, 1e308, NAN, INFINITY, -INFINITY};
   for (const uint32_t kv_heads : {0u, 1u, 2u}) {
-    for (const std::string variant : {"", "q_only"}) {
+    for (const std::string variant : {"", "q_only", "mla", "layer_gain"}) {
       request.kv_heads = kv_heads;
       request.variant = variant;
       const auto table = Json(request);
@@ -96,6 +96,36 @@ TEST(QkClip, SaysWhyANonFiniteHeadIsLeftAlone) {
                         "    Not finite: never clipped; look at the nonfinite findings.\n"
                         "   1  5000   0.02  0.141421  0.141421\n"
                         "    One order takes at most a factor of ten: a daemon needs several.\n");
+}
+
+TEST(QkClip, NamesTheRowsOfAnMlaHead) {
+  Request request;
+  request.tau = 100;
+  request.logits = {50, 400};
+  request.variant = "mla";
+  request.mla = {.nope = 128, .rope = 64, .value = 100};
+  const auto table = Json(request);
+  EXPECT_EQ(table["heads"][0]["q_rope"], 1.0);
+  EXPECT_EQ(table["heads"][1]["q_rope"], 0.25);
+  EXPECT_EQ(table["heads"][1]["rows"], (nlohmann::json{{"q_b_proj rows 192..319", 0.5},
+                                                       {"q_b_proj rows 320..383", 0.25},
+                                                       {"kv_b_proj rows 228..355", 0.5}}));
+  EXPECT_EQ(Compute(request).out,
+            "tau 100, variant mla\n"
+            "HEAD  MAX  GAMMA  W_Q  W_K  W_Q_ROPE\n"
+            "   0   50      1    1    1         1\n"
+            "   1  400   0.25  0.5  0.5      0.25\n"
+            "    q_b_proj rows 192..319 times 0.5; q_b_proj rows 320..383 times 0.25; kv_b_proj rows 228..355 times 0.5\n");
+}
+
+TEST(QkClip, GivesALayerOneFactorBehindAPerHeadNorm) {
+  Request request;
+  request.tau = 100;
+  request.logits = {50, 400};
+  request.kv_heads = 1;
+  request.variant = "layer_gain";
+  for (const auto& head : Json(request)["heads"]) EXPECT_EQ(head["q"], 0.5);
+  EXPECT_NE(Compute(request).out.find("Q_GAIN  K_GAIN"), std::string::npos);
 }
 
 TEST(QkClip, RefusesShapesAndTausThatCannotBe) {

@@ -52,6 +52,24 @@ TEST(ClipTable, LeavesKeysAloneWithQueryOnly) {
   EXPECT_EQ(rows[1].k, 1);
 }
 
+TEST(ClipTable, GivesAnMlaHeadsRotaryRowsTheWholeFactor) {
+  const auto rows = Table({81.5, 400}, 100, 1, ClipVariant::kMla);
+  EXPECT_EQ(rows[0].q, 1) << "heads are on their own, whatever key heads are declared";
+  EXPECT_EQ(rows[0].q_rope, 1);
+  EXPECT_EQ(rows[1].q, 0.5);
+  EXPECT_EQ(rows[1].k, 0.5);
+  EXPECT_EQ(rows[1].q_rope, 0.25);
+}
+
+TEST(ClipTable, GivesALayerOneFactorBehindAPerHeadNorm) {
+  const auto rows = Table({81.5, 400, 7, std::nan("")}, 100, 2, ClipVariant::kLayerGain);
+  for (const ClipRow& row : rows) {
+    EXPECT_EQ(row.q, 0.5);
+    EXPECT_EQ(row.k, 0.5);
+  }
+  EXPECT_EQ(rows[0].gamma, 1) << "its own";
+}
+
 TEST(ClipTable, NeverClipsAHeadThatIsNotFinite) {
   for (const double bad : {std::nan(""), HUGE_VAL, -HUGE_VAL}) {
     const auto rows = Table({bad, 60}, 30, 0, ClipVariant::kMha);

@@ -241,7 +241,8 @@ TEST(ShapeFor, SaysWhyAModelCannotBeClipped) {
             "attention is mla with qk_norm per_head, which nobody knows how to clip, wanted qk_norm none");
   spec.qk_norm = model::QkNorm::kUnknown;
   EXPECT_EQ(why_of(spec),
-            "the model does not say whether queries and keys are normalized, wanted qk_norm none, per_head or flattened");
+            "the model does not say whether queries and keys are normalized, wanted qk_norm none, per_head or "
+            "flattened");
 }
 
 TEST(PlanClip, GivesALayerOneFactorBehindAPerHeadNorm) {
