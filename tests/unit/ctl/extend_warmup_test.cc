@@ -78,8 +78,8 @@ TEST(ExtendWarmup, RefusesWhatADaemonWouldNotOrder) {
   const Result result = Compute(question, true);
   EXPECT_EQ(result.code, kRefused);
   EXPECT_EQ(result.out, "");
-  EXPECT_EQ(result.err, "gyrostatctl: warmup: the new end of the warm-up is step 8001, wanted at most 8000, 8 times the "
-                        "declared one\n");
+  EXPECT_EQ(result.err, "gyrostatctl: warmup: the new end of the warm-up is step 8001, wanted at most 8000, 8 times "
+                        "the declared one\n");
   question.to = 2000;
   question.total = 0;
   EXPECT_EQ(Compute(question, true).code, kRefused) << "a cosine needs its total";

@@ -115,7 +115,8 @@ TEST(QkClip, NamesTheRowsOfAnMlaHead) {
             "HEAD  MAX  GAMMA  W_Q  W_K  W_Q_ROPE\n"
             "   0   50      1    1    1         1\n"
             "   1  400   0.25  0.5  0.5      0.25\n"
-            "    q_b_proj rows 192..319 times 0.5; q_b_proj rows 320..383 times 0.25; kv_b_proj rows 228..355 times 0.5\n");
+            "    q_b_proj rows 192..319 times 0.5; q_b_proj rows 320..383 times 0.25; "
+            "kv_b_proj rows 228..355 times 0.5\n");
 }
 
 TEST(QkClip, GivesALayerOneFactorBehindAPerHeadNorm) {
