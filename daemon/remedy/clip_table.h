@@ -21,8 +21,8 @@ struct ClipRow {
 };
 
 // One row per entry of `max_logits`, the query heads of one layer. `kv_heads` 0: as many. kMha needs kv_heads equal to
-// the heads, kGroupMin, kQOnly and kLayerGain a divisor; kMla has a key for every head, whatever is said. Nothing, and a
-// sentence in `*why`, on arguments that cannot be.
+// the heads, kGroupMin, kQOnly and kLayerGain a divisor; kMla has a key for every head, whatever is said. Nothing, and
+// a sentence in `*why`, on arguments that cannot be.
 std::optional<std::vector<ClipRow>> ClipTable(const std::vector<double>& max_logits, double tau, uint32_t kv_heads,
                                               model::ClipVariant variant, std::string* why);
 
