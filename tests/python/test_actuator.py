@@ -214,7 +214,7 @@ def test_a_wrong_entry_refuses_the_whole_order(fake_library, q, k, words):
 
 
 def test_unverified_projections_are_refused(fake_library):
-    reason = refused(Run(fake_library, qk_norm=True), fakes.clip_order([(0, 0, 0.5)], []))
+    reason = refused(Run(fake_library, kernel="hidden"), fakes.clip_order([(0, 0, 0.5)], []))
     assert reason == "layer 0: it has not been seen that the softmax input comes from layers.0.attn.q_proj"
 
 

@@ -164,7 +164,7 @@ def test_shared_projections_are_never_bound():
     assert "share their projections" in found.notes[0] and found.layers[0].q is None
 
 
-def test_latent_attention_is_measured_only():
+def test_latent_attention_whose_parts_are_strange_is_measured_only():
     model = models.Model(layers=1)
     model.layers[0].attn.kv_b_proj = nn.Linear(2, 2)
     found = discover(model)
@@ -175,5 +175,10 @@ def test_latent_attention_is_measured_only():
 def test_query_key_norm_is_told_by_its_gain(entries, expected):
     model = models.Model(layers=1)
     model.layers[0].attn.q_norm = nn.LayerNorm(entries)
-    assert discover(model).qk_norm == expected
+    found = discover(model)
+    assert found.qk_norm == expected
+    assert found.layers[0].q is None and "k_norm has no gain that is known" in found.notes[0]
+    model.layers[0].attn.k_norm = nn.LayerNorm(entries)
+    layer = discover(model).layers[0]
+    assert layer.q_gain.flattened == layer.k_gain.flattened == (expected == "flattened")
     assert discover(models.Model()).qk_norm == "none"

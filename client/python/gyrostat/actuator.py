@@ -1,92 +1,38 @@
 """Puts a clip order on the weights: all of it or none, and checks that it took.
 
-Rows are multiplied in float32 and rounded once to the working type; where the optimizer keeps a float32 master, the
-master is scaled and the working rows are its rounding. Nothing else of the optimizer's state is touched.
-
-The check (protocol.md section 8), at the first clip of each layer: (a) on a kept sample of the projections' input
-the head's logits shrink by exactly the ordered factor; (b) the optimizer steps that follow do not bring the scaled
-rows back more than halfway, else a master was missed. One failure ends clipping for the run.
+What is multiplied follows from the layer: rows of the projections and their biases; behind a query-key norm the gains;
+in MLA also the queries' rotary rows, by both factors. Where the optimizer keeps a float32 master, the master is scaled
+and the working copy is its rounding; a slice of a master and the working copy are each scaled by themselves, so that
+the working copies of all ranks stay equal. Nothing else of the optimizer's state is touched.
 """
 
 import dataclasses
 import logging
+import math
 
 import torch
 
-from gyrostat import masters
+from gyrostat import masters, selfcheck
 from gyrostat._abi import APPLIED, FAILED, REFUSED
-
-_RATIO_TOLERANCE = 0.01
-_RATIO_TOLERANCE_NARROW = 0.02  # Without a float32 master the rows are rounded.
+from gyrostat.scaling import Part, Rows, scale
 
 
 @dataclasses.dataclass
 class _Write:
     """Scales rows of one parameter."""
 
-    param: torch.Tensor
-    master: torch.Tensor  # None: the narrow values are all there is.
-    dim: int
-    rows: torch.Tensor
-    factors: torch.Tensor  # float32, one per row.
+    param: Part
+    master: Part  # None: the narrow values are all there is.
+    rows: Rows
 
     def apply(self):
-        target = self.param.detach()
-        source = target if self.master is None else self.master.detach()
-        shape = [1] * source.dim()
-        shape[self.dim] = -1
-        scaled = source.index_select(self.dim, self.rows).float() * self.factors.view(shape)
-        if self.master is not None and self.master is not self.param:
-            source.index_copy_(self.dim, self.rows, scaled.to(source.dtype))
-        target.index_copy_(self.dim, self.rows, scaled.to(target.dtype))
-
-
-class _Return:
-    """Check (b) of one head: whether optimizer steps bring back what clips took away.
-
-    Between two boundaries the query rows go from w to f w (the clip; f = 1 where there was none) and by the optimizer
-    step to w', and y = <w' - f w, w> / <w, w> is the growth of the step if the clip holds, but 1 - f more if it is
-    undone. One step cannot tell the two apart where the rows grow as fast as they are clipped, so the slope of y over
-    1 - f is estimated from several: 0 holds, 1 undone, decided once 1/2 lies four standard errors away (the errors are
-    made from few points). Clips that are all alike cannot tell a slope from a constant and decide nothing.
-    """
-
-    _POINTS_MIN, _POINTS_MAX = 4, 16
-    _ERRORS = 4.0
-    _SPREAD_MIN = 0.1  # Standard deviation of 1 - f, against its largest value.
-
-    def __init__(self, probe, head, before):
-        self.probe, self.head = probe, head
-        self._before = before  # Rows at the last boundary, before its clip.
-        self._after = before  # And after it.
-        self._points = []
-
-    def clipped(self, rows):
-        """The clip of this boundary left these rows."""
-        self._after = rows
-
-    def stepped(self, rows):
-        """An optimizer step made these rows. Returns True (undone), False (holds, or will never be known) or None."""
-        size = float(self._before.square().sum())
-        if size > 0:
-            shrink = 1 - float((self._after * self._before).sum()) / size
-            self._points.append((shrink, float(((rows - self._after) * self._before).sum()) / size))
-        self._before = self._after = rows
-        return self._verdict()
-
-    def _verdict(self):
-        n = len(self._points)
-        if n < self._POINTS_MIN:
-            return None
-        mean_x, mean_y = (sum(point[i] for point in self._points) / n for i in (0, 1))
-        spread = sum((x - mean_x) ** 2 for x, _ in self._points)
-        if spread > n * (self._SPREAD_MIN * max(x for x, _ in self._points)) ** 2:
-            slope = sum((x - mean_x) * (y - mean_y) for x, y in self._points) / spread
-            residue = sum((y - mean_y - slope * (x - mean_x)) ** 2 for x, y in self._points)
-            error = (residue / (n - 2) / spread) ** 0.5
-            if abs(slope - 0.5) > self._ERRORS * error:
-                return slope > 0.5
-        return None if n < self._POINTS_MAX else False
+        if self.master is None or self.master.tensor is self.param.tensor:
+            scale(self.param, self.rows)
+        elif self.master.whole and self.param.whole:
+            scale(self.master, self.rows, copy=self.param.tensor)
+        else:
+            scale(self.master, self.rows)
+            scale(self.param, self.rows)
 
 
 class Actuator:
@@ -98,8 +44,9 @@ class Actuator:
         self._masters = masters.Masters(optimizers)
         self._fuse = fuse
         self._unchecked = set(probes)  # Layers whose next clip is their first.
-        self._returns = {}  # Layer index → _Return, while (b) is open.
+        self._returns = {}  # Layer index → selfcheck.Return, while check (b) is open.
         self._steps_seen = 0
+        self._drifting = set()  # Layers whose queries alone were scaled (q_only).
         self.disabled = ""  # Why clips are refused for good.
 
     def apply(self, q, k):
@@ -119,6 +66,7 @@ class Actuator:
             with torch.no_grad():
                 for write in writes:
                     write.apply()
+            self._drifting |= {layer for layer, _, _ in q} - {layer for layer, _, _ in k}
             return self._after(checks)
         except Exception as error:
             self._disable(f"an error while scaling weights: {error}")
@@ -126,94 +74,93 @@ class Actuator:
 
     def _plan(self, q, k):
         """All writes of the order, or a refusal before anything has changed."""
-        by_target = {}
-        for side, heads in (("q", q), ("k", k)):
+        layers = {}
+        for side, heads in enumerate((q, k)):
             for layer_index, head, factor in heads:
                 if not 0.0 < factor <= 1.0:
                     raise _Refusal(f"the factor {factor:g} of layer {layer_index} head {head} is outside (0, 1]")
-                by_target.setdefault((layer_index, side), []).append((head, factor))
-        writes = []
-        for (layer_index, side), heads in by_target.items():
-            projection = self._projection(layer_index, side, max(head for head, _ in heads))
-            heads = [(head, factor) for head, factor in heads if factor != 1.0]
-            if heads:
-                writes += self._writes(projection, heads)
-        return writes
+                layers.setdefault(layer_index, ({}, {}))[side][head] = factor
+        targets = [target for layer_index, factors in layers.items() for target in self._targets(layer_index, *factors)]
+        _forbid_overlap(targets)
+        return [_Write(part, self._master(part, title), rows) for part, rows, title in targets]
 
-    def _writes(self, projection, heads):
-        rows = projection.rows_of([head for head, _ in heads])
-        factors = torch.tensor([factor for _, factor in heads for _ in range(projection.width)],
-                               dtype=torch.float32, device=rows.device)
-        return [_Write(getattr(projection.module, name),
-                       self._masters.of(getattr(projection.module, name), f"{projection.title}.{name}"),
-                       dim, rows, factors)
-                for name, dim in ((projection.weight_name, projection.out_dim), (projection.bias_name, 0)) if name]
+    def _targets(self, layer_index, q, k):
+        """What the factors {head: factor} of one layer go on, or a refusal with its reason."""
+        layer = self._layer(layer_index, q, k)
+        if layer.q_gain is not None:
+            return self._gain_targets(layer, q, k)
+        if layer.latent:
+            # The product of two float32 is exact in Python's floats, and rounded once on the way to the weights.
+            both = {head: q.get(head, 1.0) * k.get(head, 1.0) for head in {**q, **k}}
+            return layer.q.targets(q, both) + layer.k.targets(k)
+        if layer.q.weight is layer.k.weight and layer.q.starts == layer.k.starts:
+            # Queries and keys are made by the same rows: once by half of what the logits shall lose.
+            return layer.q.targets({head: math.sqrt(q.get(head, 1.0) * k.get(head, 1.0)) for head in {**q, **k}})
+        return layer.q.targets(q) + layer.k.targets(k)
 
-    def _projection(self, layer_index, side, head_max):
-        """The projection to scale, or a refusal with its reason."""
+    @staticmethod
+    def _gain_targets(layer, q, k):
+        if not layer.q_gain.flattened and (len({*q.values()}) > 1 or set(k) - {0} or bool(q) != bool(k)):
+            raise _Refusal(f"the heads of layer {layer.index} share the gain of {layer.q_gain.title}: the order must "
+                           "give the layer one factor for its queries and one for its keys")
+        return layer.q_gain.targets(q) + layer.k_gain.targets(k)
+
+    def _layer(self, layer_index, q, k):
+        """The layer, if a clip may touch it."""
         probe = self._probes.get(layer_index)
         if probe is None:
             raise _Refusal(f"layer {layer_index} has no attention that was found")
-        projection = getattr(probe.layer, side)
-        if projection is None:
-            raise _Refusal(f"the Q and K projections of layer {layer_index} are not known")
-        if head_max >= projection.heads:
-            raise _Refusal(f"layer {layer_index} has {projection.heads} {side} heads, the order names head {head_max}")
-        trouble = projection.trouble()
-        if trouble:
-            raise _Refusal(trouble)
+        layer = probe.layer
+        for side, part, gain, heads, count in (("q", layer.q, layer.q_gain, q, layer.heads),
+                                               ("k", layer.k, layer.k_gain, k, layer.kv_heads)):
+            if part is None:
+                raise _Refusal(f"the Q and K projections of layer {layer_index} are not known")
+            if heads and max(heads) >= count:
+                raise _Refusal(f"layer {layer_index} has {count} {side} heads, the order names head {max(heads)}")
+            trouble = part.trouble() or (gain.trouble() if gain else "")
+            if trouble:
+                raise _Refusal(trouble)
         if probe.lineage.state is not True:
             raise _Refusal(f"layer {layer_index}: " + (probe.lineage.state or "it has not been seen that the softmax "
-                           f"input comes from {probe.layer.q.title}"))
-        return projection
+                           f"input comes from {layer.q.title}"))
+        return layer
+
+    def _master(self, part, title):
+        return self._masters.of(part.tensor, title)
 
     # The client's own check.
 
     def _samples(self, q, k):
         """Before the clip, of the head that shrinks most in each layer whose first clip this is: (probe, head, factor
-        on its logits, size of its logits on the sample, its query rows).
+        on its logits, their sizes on the sample, what is scaled).
         """
         key_factors = {(layer, head): factor for layer, head, factor in k}
         deepest = {}
         for layer, head, factor in q:
-            probe = self._probes[layer]
-            key_head = head // (probe.layer.heads // probe.layer.kv_heads)
-            whole = factor * key_factors.get((layer, key_head), 1.0)
+            whole = factor * key_factors.get((layer, _key_head(self._probes[layer].layer, head)), 1.0)
             if layer in self._unchecked and factor < 1.0 and whole < deepest.get(layer, (1.0,))[0]:
-                deepest[layer] = (whole, head)
+                if selfcheck.can_check(self._probes[layer].layer) and _is_here(self._probes[layer].layer, head):
+                    deepest[layer] = (whole, head)
         with torch.no_grad():
-            return [(self._probes[layer], head, whole, self._sample_size(self._probes[layer], head),
-                     self._query_rows(self._probes[layer], head))
+            return [(self._probes[layer], head, whole, selfcheck.sizes(self._probes[layer], head),
+                     selfcheck.scaled_values(self._probes[layer].layer, head))
                     for layer, (whole, head) in deepest.items()]
-
-    @staticmethod
-    def _sample_size(probe, head):
-        """Frobenius norm of the head's logits on the kept sample, from the weights as they are now."""
-        layer = probe.layer
-        queries = layer.q.of_head(head, probe.sample)
-        keys = layer.k.of_head(head // (layer.heads // layer.kv_heads), probe.sample)
-        return float((queries.double() @ keys.double().t()).norm())
-
-    @staticmethod
-    def _query_rows(probe, head):
-        projection = probe.layer.q
-        return projection.weight.detach().index_select(projection.out_dim, projection.rows_of([head])).double()
 
     def _after(self, checks):
         with torch.no_grad():
-            for probe, head, whole, before, rows in checks:
+            for probe, head, whole, before, values in checks:
                 index = probe.layer.index
-                after = self._sample_size(probe, head)
-                ratio = after / before if before > 0 else whole
-                wide = self._masters.of(probe.layer.q.weight, "") is not None
-                if not abs(ratio / whole - 1) <= (_RATIO_TOLERANCE if wide else _RATIO_TOLERANCE_NARROW):
+                target = probe.layer.q_gain or probe.layer.q
+                wide = self._masters.of(target.weight, "") is not None
+                wrong = selfcheck.wrong_ratio(before, selfcheck.sizes(probe, head), whole, wide)
+                if wrong is not None:
                     self._disable(f"layer {index} head {head}: the clip should have scaled the logits by {whole:.4f}, "
-                                  f"a sample shows {ratio:.4f}")
+                                  f"a sample shows {wrong:.4f}")
                     return FAILED, self.disabled
                 self._unchecked.discard(index)
-                self._returns[index] = _Return(probe, head, rows)
+                self._returns[index] = selfcheck.Return(probe, head, values)
             for check in self._returns.values():
-                check.clipped(self._query_rows(check.probe, check.head))
+                check.clipped(selfcheck.scaled_values(check.probe.layer, check.head))
         return APPLIED, ""
 
     def look_back(self, optimizer_steps):
@@ -224,12 +171,26 @@ class Actuator:
         self._steps_seen = optimizer_steps
         with torch.no_grad():
             for index, check in list(self._returns.items()):
-                undone = check.stepped(self._query_rows(check.probe, check.head))
+                undone = check.stepped(selfcheck.scaled_values(check.probe.layer, check.head))
                 if undone is not None:
                     del self._returns[index]
                 if undone:
                     self._disable(f"layer {index} head {check.head}: optimizer steps bring the old weights back; "
                                   "a master copy was missed")
+
+    def qk_ratio(self):
+        """The largest rms(W_k) / rms(W_q) of layers whose queries alone were scaled, as a 0-dim tensor; None: of none.
+        The price of q_only: W_q shrinks, W_k does not.
+        """
+        ratios = []
+        with torch.no_grad():
+            for index in sorted(self._drifting):
+                layer = self._probes[index].layer
+                if layer.q is not None and selfcheck.can_check(layer):
+                    q, k = (p.weight.detach().index_select(p.out_dim, p.rows_of(range(p.heads))).float()
+                            for p in (layer.q, layer.k))
+                    ratios.append(k.square().mean().sqrt() / q.square().mean().sqrt())
+        return torch.stack([ratio.to(ratios[0].device) for ratio in ratios]).amax() if ratios else None
 
     def forget(self):
         """The weights got another history: nothing kept of them holds any more."""
@@ -239,6 +200,30 @@ class Actuator:
         if not self.disabled:
             self.disabled = f"qk_clip is switched off for this run: {reason}"
             self._fuse.say(self.disabled, level=logging.CRITICAL)
+
+
+def _key_head(layer, head):
+    """The head that a query head's K factor is under, in an order."""
+    if layer.latent:
+        return head
+    if layer.q_gain is not None and not layer.q_gain.flattened:
+        return 0
+    return head // (layer.heads // layer.kv_heads)
+
+
+def _is_here(layer, head):
+    return 0 <= head - layer.q.first_head < layer.q.heads
+
+
+def _forbid_overlap(targets):
+    """Refuses where one element would be scaled twice: rows that two parts of the order share, or tied tensors."""
+    seen = {}
+    for part, rows, title in targets:
+        numbers = set(rows.numbers.tolist())
+        place = (part.tensor.data_ptr() or id(part.tensor), rows.dim)
+        if seen.setdefault(place, set()) & numbers:
+            raise _Refusal(f"rows of {title} serve queries and keys, or two layers: they cannot be scaled for one")
+        seen[place] |= numbers
 
 
 class _Refusal(Exception):

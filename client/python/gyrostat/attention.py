@@ -64,7 +64,7 @@ class LayerProbe:
     def __init__(self, layer, fuse):
         self.layer = layer
         self.lineage = lineage.Lineage(layer)
-        self.sample = None  # [n, in] float32 inputs of the Q and K projections; kept from the first forward.
+        self.samples = [None, None]  # [n, in] float32 inputs of the Q and K projections; kept from the first forward.
         self.forwards = 0
         self.dtype = None  # Of the scores.
         self.curious = False  # Whether projections and products still matter; later only the softmax does.
@@ -92,6 +92,26 @@ class LayerProbe:
                     self._end()
             except Exception as error:
                 self._fuse.blow(error)
+
+    def taps(self):
+        """The modules to watch, each with what to put around its call, for a Tap."""
+        norms = [(gain.module, self._around_norm(side))
+                 for side, gain in enumerate((self.layer.q_gain, self.layer.k_gain)) if gain]
+        return [(self.layer.attention, self.around)] + norms
+
+    def _around_norm(self, side):
+        def around(call, args, kwargs):
+            result = call(*args, **kwargs)
+            if self.curious and self.lineage.state is None and not self._fuse.blown:
+                try:
+                    values = args[0] if args else next(iter(kwargs.values()))
+                    if not self._parted(values, result):
+                        self.lineage.normed(side, values.detach(), result.detach())
+                except Exception as error:
+                    self._fuse.blow(error)
+            return result
+
+        return around
 
     def given(self, maxima, kind):
         """Joins detached float32 maxima of any shape with one entry for each head, measured by the loop itself."""
@@ -157,11 +177,12 @@ class LayerProbe:
         is_q, is_k = weight is q.weight, weight is k.weight
         if not (is_q or is_k) or self._parted(x, output):
             return
-        if self.sample is None and is_q:
-            self.sample = x.detach().reshape(-1, x.shape[-1])[:_SAMPLE_TOKENS].float().clone()
+        for side, mine in enumerate((is_q, is_k)):
+            if self.samples[side] is None and mine:
+                self.samples[side] = x.detach().reshape(-1, x.shape[-1])[:_SAMPLE_TOKENS].float().clone()
         if self.lineage.state is None:
             self.lineage.projected(weight, output)
-        if self._blind:
+        if self._blind and not self.layer.latent:  # The key's rotary part is not the projection's.
             for slot, projection, mine in ((0, q, is_q), (1, k, is_k)):
                 if mine:
                     norms = projection.by_head(output.detach()).float().norm(dim=-1)

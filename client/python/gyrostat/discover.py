@@ -9,6 +9,7 @@ import dataclasses
 import torch
 
 from gyrostat.arguments import shown
+from gyrostat.gain import Gain
 from gyrostat.projection import Projection, contiguous, interleaved
 
 _SPLIT = (("q_proj", "k_proj"), ("query", "key"), ("q", "k"), ("wq", "wk"), ("w_q", "w_k"), ("W_q", "W_k"),
@@ -23,8 +24,14 @@ _HEADS = ("num_heads", "n_heads", "n_head", "num_attention_heads", "nhead", "hea
 _KV_HEADS = ("num_key_value_heads", "num_kv_heads", "n_kv_heads", "kv_heads", "n_kv_head", "n_local_kv_heads",
              "num_query_groups")
 _CROSS = ("cross", "encoder_attn", "multihead_attn", "EncDecAttention", "encoder_decoder")
-_LATENT = ("kv_a_proj_with_mqa", "kv_b_proj", "wkv_b", "kv_a_proj")
-_QUERY_NORMS = ("q_norm", "query_norm", "q_layernorm", "q_ln", "norm_q", "query_layernorm")
+_LATENT = ("kv_a_proj_with_mqa", "kv_b_proj", "wkv_b", "kv_a_proj", "linear_kv_up_proj")
+_LATENT_QUERIES = ("q_b_proj", "wq_b", "linear_q_up_proj", "q_proj", "wq", "linear_q_proj")  # The last ones: no latent.
+_LATENT_KEYS = ("kv_b_proj", "wkv_b", "linear_kv_up_proj")
+_NOPE = ("qk_nope_head_dim", "qk_head_dim")  # Of MLA: DeepSeek's names, Megatron's names.
+_ROPE = ("qk_rope_head_dim", "qk_pos_emb_head_dim")
+_VALUE = ("v_head_dim",)
+_NORMS = (("q_norm", "k_norm"), ("query_norm", "key_norm"), ("q_layernorm", "k_layernorm"), ("q_ln", "k_ln"),
+          ("norm_q", "norm_k"), ("query_layernorm", "key_layernorm"))
 
 
 @dataclasses.dataclass
@@ -39,6 +46,14 @@ class Layer:
     kv_heads: int = 0
     q: Projection = None
     k: Projection = None
+    q_gain: Gain = None  # Both or none: what a clip scales where a norm lies behind the projections.
+    k_gain: Gain = None
+    qk_norm: str = "none"
+
+    @property
+    def latent(self):
+        """MLA: queries have a rotary part of their own, whose key all heads share."""
+        return self.q is not None and bool(self.q.rope_starts)
 
 
 @dataclasses.dataclass
@@ -81,7 +96,7 @@ def discover(model, layers=None, heads=None, kv_heads=None, q_proj=None, k_proj=
     for layer in found.layers:
         named = _submodule(layer.block, q_proj) and _submodule(layer.block, k_proj)
         _fill(layer, config, heads, kv_heads, *((q_proj, k_proj) if named else (None, None)), found.notes)
-    _forbid_shared(found)
+    _forbid_shared(found, model)
     _summarise(found)
     return found
 
@@ -201,9 +216,11 @@ def _fill(layer, config, heads, kv_heads, q_proj, k_proj, notes):
     if not layer.heads:
         notes.append(f"{title}: the number of heads was not found; give heads=")
         return
-    if any(part in layer.attention._modules for part in _LATENT):
+    if _is_latent(layer.attention):
         layer.kv_heads = layer.heads
-        notes.append(f"{title} is latent attention (MLA): maxima are measured, weights are never scaled")
+        trouble = _bind_latent(layer, config, title)
+        if trouble:
+            notes.append(f"{title} is latent attention (MLA), {trouble}; weights of this layer are never scaled")
         return
     if kv_heads and layer.heads % kv_heads:
         raise WrongArgument(["kv_heads"], kv_heads, f"what divides the {layer.heads} heads of {title}")
@@ -212,6 +229,8 @@ def _fill(layer, config, heads, kv_heads, q_proj, k_proj, notes):
     if trouble:
         notes.append(f"{title}: {trouble}; weights of this layer are never scaled")
         layer.q = layer.k = None
+    else:
+        _bind_norms(layer, title, notes)
     if not layer.kv_heads or layer.heads % layer.kv_heads:
         layer.kv_heads = layer.heads
 
@@ -301,6 +320,61 @@ def _bind_fused(layer, qkv, title, mixed=False):
     return ""
 
 
+def _is_latent(attention):
+    return any(part in attention._modules for part in _LATENT)
+
+
+def _bind_latent(layer, config, title):
+    """Sets layer.q and layer.k of MLA. Returns what stood in the way, or ""."""
+    children = layer.attention._modules
+    nope, rope, value = (_number(layer.attention, names, layer.block, config) for names in (_NOPE, _ROPE, _VALUE))
+    q, k = (next((name for name in names if name in children and _is_projection(children[name])), None)
+            for names in (_LATENT_QUERIES, _LATENT_KEYS))
+    if not (nope and rope and value and q and k):
+        return "whose projections or widths were not found"
+    rows = [children[name].weight.shape[0] for name in (q, k)]
+    wanted = [layer.heads * (nope + rope), layer.heads * (nope + value)]
+    if rows != wanted:
+        return f"whose {q} and {k} have {rows} rows, wanted {wanted} for {layer.heads} heads"
+    layer.q = _make(children[q], contiguous(layer.heads, nope, stride=nope + rope), nope, f"{title}.{q}")
+    layer.q.rope_starts = contiguous(layer.heads, rope, nope, stride=nope + rope)
+    layer.q.rope_width = rope
+    layer.k = _make(children[k], contiguous(layer.heads, nope, stride=nope + value), nope, f"{title}.{k}")
+    return ""
+
+
+def _bind_norms(layer, title, notes):
+    """Sets the gains of a query-key norm. A norm that has none, or on one side only, leaves nothing to scale."""
+    children = layer.attention._modules
+    names = next((pair for pair in _NORMS if any(name in children for name in pair)), None)
+    if names is None:
+        return
+    gains = []
+    for name, projection in zip(names, (layer.q, layer.k)):
+        gain = getattr(children.get(name), "weight", None)
+        flattened = gain is not None and gain.numel() != projection.width
+        sizes = (projection.width, projection.heads * projection.width)
+        if projection is layer.q:
+            layer.qk_norm = "flattened" if flattened else "per_head"
+        if gain is None or gain.dim() != 1 or gain.numel() not in sizes:
+            notes.append(f"{title}.{name} has no gain that is known; weights of this layer are never scaled")
+            layer.q = layer.k = None
+            return
+        bias = "bias" if getattr(children[name], "bias", None) is not None else ""
+        gains.append(Gain(children[name], "weight", bias, projection.heads, projection.width, flattened,
+                          f"{title}.{name}"))
+    if gains[0].flattened != gains[1].flattened and layer.heads != 1:
+        one_head = [gain for gain in gains if gain.heads == 1]  # One key head: both readings are the same.
+        for gain in one_head:
+            gain.flattened = True
+        if gains[0].flattened != gains[1].flattened:
+            notes.append(f"{title} normalizes queries and keys in different ways; weights of this layer are never "
+                         "scaled")
+            layer.q = layer.k = None
+            return
+    layer.q_gain, layer.k_gain = gains
+
+
 def _bind_multihead(layer, title):
     attention = layer.attention
     layer.kv_heads = layer.heads
@@ -317,19 +391,41 @@ def _bind_multihead(layer, title):
     return ""
 
 
-def _forbid_shared(found):
-    """A parameter that serves two layers cannot be scaled for one of them."""
+def _forbid_shared(found, model):
+    """A parameter that serves two layers, or another module, cannot be scaled for one of them. Known by its memory: two
+    parameters may be views of it.
+    """
     users = {}
     for layer in found.layers:
         if layer.q:
-            for weight in {id(layer.q.weight), id(layer.k.weight)}:
-                users.setdefault(weight, []).append(layer)
+            for parameter in {_memory(p): p for p in _scaled_parameters(layer)}.values():
+                users.setdefault(_memory(parameter), []).append(layer)
+    scaled = {id(getattr(part, "module", None)) for layer in found.layers
+              for part in (layer.q, layer.k, layer.q_gain, layer.k_gain) if layer.q}
+    for name, module in model.named_modules():
+        for parameter in module._parameters.values():
+            layers = users.get(_memory(parameter)) if parameter is not None and id(module) not in scaled else None
+            for layer in layers or ():
+                if layer.q:
+                    found.notes.append(f"{layer.name} shares its projections with {name}; weights of this layer are "
+                                       "never scaled")
+                    layer.q = layer.k = layer.q_gain = layer.k_gain = None
     for sharing in users.values():
         if len(sharing) > 1:
             found.notes.append(f"{sharing[0].name} and {sharing[1].name} share their projections; "
                                "weights of these layers are never scaled")
             for layer in sharing:
-                layer.q = layer.k = None
+                layer.q = layer.k = layer.q_gain = layer.k_gain = None
+
+
+def _scaled_parameters(layer):
+    """What a clip of this layer may scale."""
+    return [part.weight for part in (layer.q, layer.k, layer.q_gain, layer.k_gain) if part is not None]
+
+
+def _memory(parameter):
+    """Equal for parameters that begin at the same element, and for the same one where they have no memory."""
+    return parameter.data_ptr() or -id(parameter)
 
 
 def _summarise(found):
@@ -343,15 +439,10 @@ def _summarise(found):
     if found.heads % found.kv_heads:
         found.kv_heads = found.heads  # Layers that differ; the daemon wants one shape.
     found.head_dim = first.q.width if first.q else 0
-    if any(part in first.attention._modules for part in _LATENT):
+    if _is_latent(first.attention):
         found.attention = "mla"
     elif found.kv_heads == found.heads:
         found.attention = "mha"
     else:
         found.attention = "mqa" if found.kv_heads == 1 else "gqa"
-    norm = next((first.attention._modules[name] for name in _QUERY_NORMS if name in first.attention._modules), None)
-    found.qk_norm = "none"
-    if norm is not None:
-        gain = getattr(norm, "weight", None)
-        flattened = gain is not None and found.head_dim and gain.numel() > found.head_dim
-        found.qk_norm = "flattened" if flattened else "per_head"
+    found.qk_norm = first.qk_norm

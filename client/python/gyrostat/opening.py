@@ -93,7 +93,7 @@ def _open(fuse, model, optimizers, options, start_step, by_hand):
     session = Session(fuse, open_client, taps, probes, hidden, gradients, clips, len(found.layers), found.heads,
                       start_step)
     for module, around in ([(layer.block, hidden.around(layer.index)) for layer in found.layers]
-                           + [(probe.layer.attention, probe.around) for probe in probes.values()]):
+                           + [pair for probe in probes.values() for pair in probe.taps()]):
         try:
             taps.append(tap.Tap(module, around))
         except TypeError as error:

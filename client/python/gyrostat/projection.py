@@ -4,6 +4,7 @@ import dataclasses
 
 import torch
 
+from gyrostat.scaling import Part, Rows
 from gyrostat.whole import whole
 
 
@@ -21,6 +22,10 @@ class Projection:
     starts: tuple
     width: int
     title: str  # For people: "blocks.3.attention.q_proj".
+    rope_starts: tuple = ()  # MLA's queries: the first row of each head's rotary part ...
+    rope_width: int = 0  # ... and its rows, which `width` does not count.
+    first_head: int = 0  # In a tensor-parallel job, the head that starts[0] belongs to; the others are on other ranks.
+    parts: dict = dataclasses.field(default_factory=dict)  # {parameter name: scaling.Part}, where a slice is here.
 
     @property
     def weight(self):
@@ -34,20 +39,48 @@ class Projection:
     def heads(self):
         return len(self.starts)
 
+    @property
+    def sliced(self):
+        """Whether some of its elements are on other ranks, so that nothing can be computed with it here."""
+        return bool(self.parts)
+
     def trouble(self):
         """Why rows of this projection may not be scaled in place, or "" when they may."""
         for name in filter(None, (self.weight_name, self.bias_name)):
+            if name in self.parts:
+                continue
             if self.module._parameters.get(name) is None:
                 return f"{self.title}.{name} is not a plain parameter"
             if not whole(self.module._parameters[name]):
                 return (f"{self.title}.{name} is a {type(self.module._parameters[name]).__name__}, which may be in "
                         "part on other ranks")
-        weight = self.weight
-        rows = weight.shape[self.out_dim] if weight.dim() == 2 else 0
-        if rows < max(self.starts) + self.width:
-            return (f"{self.title}.{self.weight_name} is {list(weight.shape)}, "
-                    f"wanted a matrix of at least {max(self.starts) + self.width} output rows")
+        shape = self.parts[self.weight_name].shape if self.weight_name in self.parts else self.weight.shape
+        rows = shape[self.out_dim] if len(shape) == 2 else 0
+        wanted = max([start + self.width for start in self.starts]
+                     + [start + self.rope_width for start in self.rope_starts])
+        if rows < wanted:
+            return (f"{self.title}.{self.weight_name} is {list(shape)}, "
+                    f"wanted a matrix of at least {wanted} output rows")
         return ""
+
+    def targets(self, factors, rope_factors=None):
+        """What to multiply for {head: factor}, numbered over all ranks: [(Part, Rows, title)]. Heads of other ranks and
+        factors of 1 ask for nothing. rope_factors: the same for MLA's rotary query rows.
+        """
+        numbers, values = [], []
+        for heads, starts, width in ((factors, self.starts, self.width),
+                                     (rope_factors or {}, self.rope_starts, self.rope_width)):
+            for head, factor in heads.items():
+                index = head - self.first_head
+                if factor != 1.0 and 0 <= index < len(starts):
+                    numbers += range(starts[index], starts[index] + width)
+                    values += [factor] * width
+        if not numbers:
+            return []
+        numbers, values = torch.tensor(numbers, dtype=torch.int64), torch.tensor(values, dtype=torch.float32)
+        return [(self.parts.get(name) or Part(getattr(self.module, name)), Rows(numbers, values, dim),
+                 f"{self.title}.{name}")
+                for name, dim in ((self.weight_name, self.out_dim), (self.bias_name, 0)) if name]
 
     def rows_of(self, heads):
         """Row numbers of these heads, in order, as an int64 tensor on the weight's device."""
@@ -63,18 +96,23 @@ class Projection:
             part = output.index_select(-1, self.rows_of(range(self.heads)).to(output.device))
         return part.reshape(*output.shape[:-1], self.heads, self.width)
 
-    def of_head(self, head, inputs):
-        """q or k of one head for inputs [n, in], in float32, from the weights as they are now."""
-        rows = slice(self.starts[head], self.starts[head] + self.width)
+    def rope_by_head(self, output):
+        """MLA's rotary part of the output, as [..., heads, rope_width]."""
+        rows = torch.tensor([start + i for start in self.rope_starts for i in range(self.rope_width)],
+                            dtype=torch.int64, device=output.device)
+        return output.index_select(-1, rows).reshape(*output.shape[:-1], self.heads, self.rope_width)
+
+    def output(self, inputs):
+        """All output rows for inputs [n, in], in float32, from the weights as they are now."""
         weight = self.weight.detach().float()
-        weight = weight[rows] if self.out_dim == 0 else weight[:, rows].t()
-        value = inputs.to(weight.device) @ weight.t()
-        return value if self.bias is None else value + self.bias.detach().float()[rows]
+        value = inputs.to(weight.device) @ (weight.t() if self.out_dim == 0 else weight)
+        return value if self.bias is None else value + self.bias.detach().float()
 
 
-def contiguous(heads, width, offset=0):
-    """Row starts of heads that follow one another from row `offset`: nn.Linear, or a part of [q | k | v]."""
-    return tuple(offset + head * width for head in range(heads))
+def contiguous(heads, width, offset=0, stride=None):
+    """Row starts of heads that follow one another from row `offset`: nn.Linear, or a part of [q | k | v]. A head takes
+    `stride` rows, of which the first `width` are meant; None: all."""
+    return tuple(offset + head * (stride or width) for head in range(heads))
 
 
 def interleaved(heads, kv_heads, width):

@@ -70,6 +70,9 @@ class Session:
         self._gradients.report(report, grad_norm if report.scalar("grad_norm", grad_norm) else None)
         self._hidden.report(report)
         self._add_attention(report)
+        ratio = self._actuator.qk_ratio()
+        if ratio is not None:
+            report.later([ratio], lambda values: report.scalar("qk_ratio", values[0]))
         self._check(self._client.begin(step))
         report.send(self._client, self._check)
         self._check(self._client.end())
