@@ -112,7 +112,7 @@ Ray Ray::Shifted(int64_t shift) const {
   if (back > boundary) {  // It begins before the attempt did.
     moved.rate = Cap(back);
     moved.boundary = 0;
-    moved.until = until > back ? until - back : 0;
+    moved.until = until > back ? until - back : 1;
     return moved;
   }
   moved.boundary += static_cast<uint64_t>(shift);

@@ -297,7 +297,7 @@ def test_ordinary_updates_do_not_look_like_a_missed_master(fake_library, make_op
 
 def test_an_actuator_that_does_nothing_fails_its_own_check(fake_library, monkeypatch, caplog):
     run = Run(fake_library)
-    monkeypatch.setattr(actuator._Write, "apply", lambda self: None)
+    monkeypatch.setattr(actuator.Write, "apply", lambda self: None)
     run.train(fakes.clip_order([(0, 0, 0.7)], [(0, 0, 0.7)]))
     outcome, reason = run.client.acks[-1]
     assert outcome == _abi.FAILED and "should have scaled the logits by 0.4900, a sample shows 1.0000" in reason
@@ -306,7 +306,7 @@ def test_an_actuator_that_does_nothing_fails_its_own_check(fake_library, monkeyp
 
 def test_an_error_while_scaling_is_failed_not_refused(fake_library, monkeypatch):
     run = Run(fake_library)
-    monkeypatch.setattr(actuator._Write, "apply", lambda self: 1 / 0)
+    monkeypatch.setattr(actuator.Write, "apply", lambda self: 1 / 0)
     run.train(fakes.clip_order([(0, 0, 0.7)], []))
     assert run.client.acks[-1][0] == _abi.FAILED and run.mon.active
 

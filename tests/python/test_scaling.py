@@ -177,7 +177,7 @@ def test_an_optimizer_over_one_flat_parameter_holds_its_views():
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_tensor_parallel_ranks_scale_their_own_heads(ranks, bias):
-    """Each rank holds some query heads and the key heads they use; a key head that two ranks share is scaled on both."""
+    """Each rank holds some query heads and the key heads they use; a key head of two ranks is scaled on both."""
     torch.manual_seed(0)
     heads, kv_heads, width = 8, 2, 4
     whole = [torch.nn.Linear(12, n * width, bias=bias) for n in (heads, kv_heads)]

@@ -18,7 +18,7 @@ from gyrostat.scaling import Part, Rows, scale
 
 
 @dataclasses.dataclass
-class _Write:
+class Write:
     """Scales rows of one parameter."""
 
     param: Part
@@ -82,7 +82,7 @@ class Actuator:
                 layers.setdefault(layer_index, ({}, {}))[side][head] = factor
         targets = [target for layer_index, factors in layers.items() for target in self._targets(layer_index, *factors)]
         _forbid_overlap(targets)
-        return [_Write(part, self._master(part, title), rows) for part, rows, title in targets]
+        return [Write(part, self._master(part, title), rows) for part, rows, title in targets]
 
     def _targets(self, layer_index, q, k):
         """What the factors {head: factor} of one layer go on, or a refusal with its reason."""
