@@ -58,9 +58,9 @@ class Return:
 
     Between two boundaries the query rows (or the gain) go from w to f w (the clip; f = 1 where there was none) and by
     the optimizer step to w', and y = <w' - f w, w> / <w, w> is the growth of the step if the clip holds, but 1 - f more
-    if it is undone. One step cannot tell the two apart where the rows grow as fast as they are clipped, so the slope of y over
-    1 - f is estimated from several: 0 holds, 1 undone, decided once 1/2 lies four standard errors away (the errors are
-    made from few points). Clips that are all alike cannot tell a slope from a constant and decide nothing.
+    if it is undone. One step cannot tell the two apart where the rows grow as fast as they are clipped, so the slope of
+    y over 1 - f is estimated from several: 0 holds, 1 undone, decided once 1/2 lies four standard errors away (the
+    errors are made from few points). Clips that are all alike cannot tell a slope from a constant and decide nothing.
     """
 
     _POINTS_MIN, _POINTS_MAX = 4, 16
