@@ -136,6 +136,7 @@ def test_small_unit_offset_gains_are_not_lost(fake_library):
 def test_mla_scales_by_both_factors_and_leaves_the_shared_key(fake_library, latent, bias):
     run = Run(fake_library, lambda: variants.LatentAttention(latent=latent, bias=bias))
     assert run.client.model["attention"] == "mla" and run.client.model["qk_norm"] == "none"
+    assert run.client.model["head_dim"] == 10 and run.client.model["kv_heads"] == 4
     before, weights = run.maxima(), run.weights()
     factor = math.sqrt(0.4)
     assert run.train([(0, 1, factor), (0, 3, 0.5)], [(0, 1, factor), (0, 3, 0.5)]) == (_abi.APPLIED, "")

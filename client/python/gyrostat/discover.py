@@ -438,7 +438,7 @@ def _summarise(found):
     found.kv_heads = max(layer.kv_heads for layer in attending)
     if found.heads % found.kv_heads:
         found.kv_heads = found.heads  # Layers that differ; the daemon wants one shape.
-    found.head_dim = first.q.width if first.q else 0
+    found.head_dim = first.q.width + first.q.rope_width if first.q else 0
     if _is_latent(first.attention):
         found.attention = "mla"
     elif found.kv_heads == found.heads:

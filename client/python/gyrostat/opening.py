@@ -137,8 +137,9 @@ def describe(model, found, optimizers):
     config = getattr(model, "config", None)
     embeddings = [m for m in model.modules() if isinstance(m, torch.nn.Embedding)]
     vocabulary = max(embeddings, key=lambda m: m.num_embeddings, default=None)
-    projections = [p for layer in found.layers if layer.q for p in (layer.q, layer.k)]
-    weights = [p.weight for p in projections]
+    clipped = [layer for layer in found.layers if layer.q]
+    weights = [p.weight for layer in clipped for p in (layer.q, layer.k)]
+    scaled = [p.weight for layer in clipped for p in (layer.q_gain or layer.q, layer.k_gain or layer.k)]
     spec = {
         "layers": len(found.layers), "heads": found.heads, "kv_heads": found.kv_heads, "head_dim": found.head_dim,
         "hidden_size": vocabulary.embedding_dim if vocabulary is not None else 0,
@@ -146,7 +147,7 @@ def describe(model, found, optimizers):
         "attention": found.attention, "qk_norm": found.qk_norm,
         "optimizer": "+".join(type(o).__name__.lower() for o in optimizers) or None,
         "preset": _PRESETS.get(getattr(config, "model_type", None)),
-        "master_fp32": masters.Masters(optimizers).declare(weights) if weights else -1,
+        "master_fp32": masters.Masters(optimizers).declare(scaled) if scaled else -1,
         "compute_dtype": {torch.bfloat16: "bf16", torch.float16: "fp16"}.get(weights[0].dtype) if weights else None,
     }
     if found.layers:
