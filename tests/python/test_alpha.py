@@ -46,6 +46,7 @@ def test_alpha_on_its_way_has_the_bits_of_the_daemon():
     """The same numbers as in tests/unit/remedy/deepnorm_test.cc."""
     assert Ramp(1.0, 4.0, 0, 50).at(1) == float.fromhex("0x1.07327c9cea4e7p+0")
     assert Ramp(1.0, 2.2133638394006434, 10, 50).at(33) == float.fromhex("0x1.70f282128654p+0")
+    assert ticks.exp_minus(764341718) == float.fromhex("0x0.000000052d18ap-1022")
 
 
 @pytest.mark.parametrize("start,to", [(1.0, 4.0), (4.0, 1.0), (1.0, 1.0)])
