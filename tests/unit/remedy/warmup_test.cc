@@ -217,13 +217,13 @@ TEST(LrEnvelope, ScaleComesAfterTheRaysAndEndsAtItsBoundary) {
 
 TEST(LrEnvelope, AScaleIsNotCountedTwiceInARay) {
   LrEnvelope envelope;
-  ASSERT_TRUE(envelope.Scale(0.5, 0, 0));
+  ASSERT_TRUE(envelope.Scale(0.25, 0, 0));
   std::string why;
   const Schedule schedule{ScheduleKind::kConst, 1, 100, 0};
   const auto extension =
-      PlanWarmup({.schedule = schedule, .step = 50, .effective_rate = 0.25, .end = 200}, envelope, &why);
+      PlanWarmup({.schedule = schedule, .step = 50, .effective_rate = 0.125, .end = 200}, envelope, &why);
   ASSERT_TRUE(extension) << why;
-  EXPECT_EQ(extension->ray.rate, 0.25) << "the stretched line, which the scale then halves";
+  EXPECT_EQ(extension->ray.rate, 0.25) << "the stretched line, which the scale then quarters";
 }
 
 TEST(LrEnvelope, WritesAreVoidUnlessTheyExpectItsVersion) {
