@@ -171,6 +171,30 @@ def test_latent_attention_whose_parts_are_strange_is_measured_only():
     assert found.attention == "mla" and found.layers[0].q is None and "latent attention" in found.notes[0]
 
 
+@pytest.mark.parametrize("names,widths", [
+    (("q_b_proj", "kv_b_proj"), ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")),  # DeepSeek.
+    (("wq_b", "wkv_b"), ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")),  # Its own code, and torchtitan.
+    (("linear_q_up_proj", "linear_kv_up_proj"), ("qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim")),  # Megatron-LM.
+])
+def test_latent_attention_is_found_by_everybodys_names(names, widths):
+    model = models.Model(layers=1)
+    attn = nn.Module()
+    attn.num_heads = 4
+    attn.config = types.SimpleNamespace(**dict(zip(widths, (6, 4, 5))))
+    for name, rows in zip(names, (4 * 10, 4 * 11)):
+        setattr(attn, name, nn.Linear(8, rows))
+    model.layers[0].attn = attn
+    found = discover(model)
+    layer = found.layers[0]
+    assert (found.attention, found.heads, found.kv_heads, found.head_dim) == ("mla", 4, 4, 10)
+    assert layer.q.starts == (0, 10, 20, 30) and (layer.q.width, layer.k.width) == (6, 6)
+    assert layer.q.rope_starts == (6, 16, 26, 36) and layer.q.rope_width == 4
+    assert layer.k.starts == (0, 11, 22, 33) and layer.k.rope_starts == ()
+    attn.num_heads = 5
+    found = discover(model)
+    assert found.layers[0].q is None and "have [40, 44] rows, wanted [50, 55] for 5 heads" in found.notes[0]
+
+
 @pytest.mark.parametrize("entries,expected", [(4, "per_head"), (16, "flattened")])
 def test_query_key_norm_is_told_by_its_gain(entries, expected):
     model = models.Model(layers=1)

@@ -150,6 +150,16 @@ def attn_projection(attn, side):
     return (layer.q, layer.k)[side]
 
 
+def test_a_slice_is_declared_as_a_master():
+    p = torch.nn.Parameter(torch.randn(4, 4).bfloat16())
+    found = masters.Masters([torch.optim.SGD([p], lr=0.1)])
+    assert found.declare([p]) == -1  # Not known before the first step.
+    p.gyrostat_master = (p.detach().flatten()[3:9].float(), 3)
+    assert found.declare([p]) == 1
+    p.gyrostat_master = (torch.zeros(9), 3)
+    assert found.declare([p]) == -1
+
+
 @pytest.mark.parametrize("said,words", [
     (lambda p: (torch.zeros(5), 0), "does not round to its elements from 0"),
     (lambda p: (p.detach().flatten()[3:9].float(), p.numel() - 2), "wanted a float32 vector inside"),

@@ -89,9 +89,9 @@ class Masters:
     def declare(self, params):
         """What to tell the daemon about these parameters: 1 masters are float32, 0 some are not, -1 not known yet."""
         narrow = [p for p in params if p.dtype not in (torch.float32, torch.float64)]
-        if narrow and not any(self._state(p) for p in narrow):
-            return -1  # Optimizers make their masters in the first step.
         try:
+            if narrow and not any(self._state(p) or self._slice(p, "weight") for p in narrow):
+                return -1  # Optimizers make their masters in the first step.
             return int(all(self.of(p, "weight") is not None for p in params))
         except UnknownMaster:
             return -1

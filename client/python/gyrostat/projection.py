@@ -102,11 +102,21 @@ class Projection:
                             dtype=torch.int64, device=output.device)
         return output.index_select(-1, rows).reshape(*output.shape[:-1], self.heads, self.rope_width)
 
-    def output(self, inputs):
-        """All output rows for inputs [n, in], in float32, from the weights as they are now."""
-        weight = self.weight.detach().float()
+    def output(self, inputs, indices):
+        """[n, heads, width] of the heads at these places of `starts`, for inputs [n, in], in float32, from the weights
+        as they are now.
+        """
+        return self._output(inputs, self.rows_of(indices)).unflatten(-1, (len(indices), self.width))
+
+    def rope_output(self, inputs, index):
+        """[n, rope_width] of one head's rotary rows, likewise."""
+        first = self.rope_starts[index]
+        return self._output(inputs, torch.arange(first, first + self.rope_width, device=self.weight.device))
+
+    def _output(self, inputs, rows):
+        weight = self.weight.detach().index_select(self.out_dim, rows).float()
         value = inputs.to(weight.device) @ (weight.t() if self.out_dim == 0 else weight)
-        return value if self.bias is None else value + self.bias.detach().float()
+        return value if self.bias is None else value + self.bias.detach()[rows].float()
 
 
 def contiguous(heads, width, offset=0, stride=None):

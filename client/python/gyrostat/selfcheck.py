@@ -31,16 +31,24 @@ def sizes(probe, head):
     queries, whose key no clip touches.
     """
     layer = probe.layer
-    q, k = (projection.output(sample) for projection, sample in zip((layer.q, layer.k), probe.samples))
     index = head - layer.q.first_head
-    queries, keys = layer.q.by_head(q), layer.k.by_head(k)
-    if layer.q_gain is not None:
-        queries, keys = layer.q_gain.normed(queries), layer.k_gain.normed(keys)
-    key_head = index if layer.latent else head // (layer.heads // layer.kv_heads) - layer.k.first_head
-    found = [float((queries[:, index].double() @ keys[:, key_head].double().t()).norm())]
+    key_index = index if layer.latent else head // (layer.heads // layer.kv_heads) - layer.k.first_head
+    queries, keys = (_values(projection, gain, sample, at)
+                     for projection, gain, sample, at in zip((layer.q, layer.k), (layer.q_gain, layer.k_gain),
+                                                             probe.samples, (index, key_index)))
+    found = [float((queries.double() @ keys.double().t()).norm())]
     if layer.latent:
-        found.append(float(layer.q.rope_by_head(q)[:, index].double().norm()))
+        found.append(float(layer.q.rope_output(probe.samples[0], index).double().norm()))
     return found
+
+
+def _values(projection, gain, sample, index):
+    """[n, width] float32 of one head: what the projection makes of the sample, behind its norm."""
+    if gain is None:
+        return projection.output(sample, [index])[:, 0]
+    if not gain.flattened:
+        return gain.normed(projection.output(sample, [index]))[:, 0]
+    return gain.normed(projection.output(sample, range(projection.heads)))[:, index]
 
 
 def wrong_ratio(before, after, whole, wide):
