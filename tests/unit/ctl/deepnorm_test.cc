@@ -44,7 +44,7 @@ TEST(DeepNorm, PrintsATableForPeople) {
   EXPECT_EQ(Compute("encoder-decoder", 6, 6, false).out,
             "DeepNorm, encoder-decoder: x = LN(alpha x + G(x)); beta scales W_v, W_o, W_1, W_2 and a gate's W_3\n"
             "STACK      ALPHA      BETA   BUDGET\n"
-            "encoder  1.41795   0.49699  1.01218\n"
+            "encoder  1.41794  0.496989  1.01218\n"
             "decoder  2.05977  0.343295        1\n");
 }
 
