@@ -14,11 +14,14 @@ constexpr double kShareOfHighest = 0.05;
 
 // A jump before the value has settled moves the reference and starts the count again.
 bool Discontinuity::Setting::Jumps(double value, double ratio, uint32_t settled_min) {
+  undone = false;
   if (!(value > 0) || !std::isfinite(value)) return false;
   highest = std::max(highest, value);
   const bool jumped = last > 0 && std::fabs(std::log(value / last)) > std::log(ratio) &&
                       std::fabs(value - last) >= kShareOfHighest * highest;
   const bool counts = jumped && settled >= settled_min;
+  undone = jumped && !counts && before > 0 && std::fabs(std::log(value / before)) <= std::log(ratio);
+  if (counts) before = last;
   last = value;
   settled = jumped ? 0 : Saturating(settled);
   return counts;

@@ -24,6 +24,9 @@ class Discontinuity {
 
   // True when this report is the first after a jump.
   bool Observe(const model::Report& report);
+  // Whether this report took the last jump back before anything settled: it was a glitch, and what was usual is so
+  // again.
+  bool undone() const { return rate_.undone || tokens_.undone; }
   // A restart: the next value is compared with nothing.
   void Clear();
 
@@ -36,9 +39,11 @@ class Discontinuity {
     double last = 0;       // 0: none yet.
     double highest = 0;
     uint32_t settled = 0;  // Reports since it last jumped, or since the first.
+    double before = 0;     // The last jump that counted.
+    bool undone = false;   // By the last value.
     bool Jumps(double value, double ratio, uint32_t settled_min);
     template <class Archive>
-    void Fields(Archive& a) { a(last, highest, settled); }
+    void Fields(Archive& a) { a(last, highest, settled, before, undone); }
   };
 
   DiscontinuityOptions options_;

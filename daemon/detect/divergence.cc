@@ -12,7 +12,7 @@ namespace {
 using model::Severity;
 using model::Signal;
 
-constexpr uint8_t kStateVersion = 1;
+constexpr uint8_t kStateVersion = 2;
 constexpr size_t kRecentMax = 128;  // A jump must be in sight when it has lasted for shift_info_records.
 // A jump is told from the medians of so many values on either side.
 constexpr size_t kSide = 8;
@@ -22,6 +22,10 @@ constexpr double kNoiseShare = 0.002;
 constexpr double kEvidencePerRecordMax = 4;
 // A shift that climbs to so many times what the jump made of it is a climb after all.
 constexpr double kShiftClimbs = 1.5;
+// Worse than at the start: so many times the first loss, in so many losses in a row, begun within so many.
+constexpr double kStartRatio = 1.3;
+constexpr Sustained::Limits kStartLimits = {.hold = 4, .quiet = 3};
+constexpr uint32_t kStartReports = 32;
 
 double MedianOf(const double* first) {
   std::array<double, kSide> values;
@@ -88,6 +92,7 @@ void Divergence::Observe(const model::Report& report, std::vector<model::Finding
   if (!report.Has(Signal::kLoss)) return;
   const double loss = report.Scalar(Signal::kLoss);
   if (!std::isfinite(loss)) return;  // `nonfinite` speaks of it.
+  ObserveStart(report.step, loss, out);
   Learn(report.step, loss);
   const double over = std::max(OverShort(), OverLong());
   state_.hits = over >= 1 ? Saturating(state_.hits) : 0;
@@ -95,6 +100,25 @@ void Divergence::Observe(const model::Report& report, std::vector<model::Finding
     Continue(report.step, over, out);
   else if (state_.hits >= options_.hold_records)
     Begin(report.step, loss, out);
+}
+
+void Divergence::ObserveStart(model::Step step, double loss, std::vector<model::Finding>* out) {
+  state_.first_reports = Saturating(state_.first_reports);
+  if (state_.first_reports == 1) state_.first_loss = loss;
+  if (state_.first_loss <= 0 || (!state_.start.open() && state_.first_reports > kStartReports)) return;
+  const bool worse = loss >= kStartRatio * state_.first_loss;
+  state_.start.Observe(
+      worse ? std::optional(Severity::kInfo) : std::nullopt, kStartLimits, {name(), step, &state_.next_key, out},
+      [&](model::Finding* finding) {
+        finding->signal = Signal::kLoss;
+        finding->value = loss;
+        finding->expected = state_.first_loss;
+        finding->message = Sentence("The loss has risen from its first value %.4g to %.4g at step %lld.",
+                                    state_.first_loss, loss, Printable(step));
+      },
+      [&] {
+        return Sentence("The loss is below %.3g times its first value %.4g again.", kStartRatio, state_.first_loss);
+      });
 }
 
 void Divergence::Learn(model::Step step, double loss) {
@@ -191,6 +215,10 @@ void Divergence::Relearn() {
 }
 
 void Divergence::OnBreak(Break kind, model::Step step, std::vector<model::Finding>* out) {
+  if (kind != Break::kIntervention && state_.first_reports > 0) {
+    state_.start.Break(EndedBy(kind, step), out);
+    state_.first_loss = 0;
+  }
   if (kind == Break::kIntervention) {
     // It may be what brings an open climb back: that goes on being judged by the level before it.
     if (!state_.condition.open()) Relearn();

@@ -6,6 +6,10 @@
 // records (what comes back sooner is a spike's business), is information then, a warning when 200 have not brought it
 // back, and never more unless it goes on climbing.
 //
+// A run that gets worse from its very first report has no level to compare with: four losses in a row of 1.3 times the
+// first, within 32 reports of the run's start, are told as information. The first may have been a lucky batch, so
+// nothing more is made of it; the levels say the rest.
+//
 // Formula: excess / (1.2533 sigma / sqrt W) >= limit, and excess >= a share of |lowest|; evidence = sum of
 // min(deviations / limit, 4) over the records since, critical from 24 on. Source: methods.md §10.1-10.3; the limits
 // are read off the healthy runs of $GYROSTAT_RUNS (largest: 5.9 at W = 32, 6.1 at W = 8).
@@ -67,11 +71,14 @@ class Divergence : public Detector {
     double peak_excess = 0, evidence = 0;
     uint32_t elapsed = 0, quiet = 0;
     model::Step last_over = 0;
+    double first_loss = 0;         // Of the run; 0 once nothing is made of it any more.
+    uint32_t first_reports = 0;    // Losses since.
+    Sustained start;               // Worse than it.
     uint64_t next_key = 1;
     template <class Archive>
     void Fields(Archive& a) {
       a(brief, slow, conditions, recent, steps, lowest_step, hits, condition, shift, shift_excess, peak_excess,
-        evidence, elapsed, quiet, last_over, next_key);
+        evidence, elapsed, quiet, last_over, first_loss, first_reports, start, next_key);
       if constexpr (Archive::kLoading)
         if (recent.size() != steps.size()) a.Fail();
     }
@@ -83,6 +90,7 @@ class Divergence : public Detector {
   double Excess() const;
   double Lowest() const;
   std::optional<size_t> Jump(double* excess) const;
+  void ObserveStart(model::Step step, double loss, std::vector<model::Finding>* out);
   void Learn(model::Step step, double loss);
   void Begin(model::Step step, double loss, std::vector<model::Finding>* out);
   void Continue(model::Step step, double over, std::vector<model::Finding>* out);

@@ -12,14 +12,17 @@ using model::NormPlacement;
 using model::Severity;
 using model::Signal;
 
-constexpr uint8_t kStateVersion = 1;
+constexpr uint8_t kStateVersion = 2;
 constexpr double kNone = static_cast<double>(model::kAbsent);
+// The global norm is smooth again at this share of what began it.
+constexpr double kTotalEndShare = 0.75;
 
 }  // namespace
 
 GradRoughness::GradRoughness(const GradRoughnessOptions& options, const model::ModelSpec& spec)
     : options_(options),
-      post_family_(spec.norm_placement == NormPlacement::kPost || spec.norm_placement == NormPlacement::kDeepnorm) {}
+      post_family_(spec.norm_placement == NormPlacement::kPost || spec.norm_placement == NormPlacement::kDeepnorm),
+      state_(options) {}
 
 void GradRoughness::Start(size_t layers) {
   state_.previous.assign(layers, kNone);
@@ -59,12 +62,50 @@ double GradRoughness::Roughness(size_t layer) const {
 }
 
 void GradRoughness::Observe(const model::Report& report, std::vector<model::Finding>* out) {
-  const bool jumped = state_.conditions.Observe(report);
-  const std::span<const float> norms = report.Array(Signal::kLayerGradNorm);
-  if (norms.empty()) return;
-  if (norms.size() != state_.previous.size()) Start(norms.size());
   // The jump itself is no roughness; what follows is.
-  if (jumped) std::fill(state_.previous.begin(), state_.previous.end(), kNone);
+  if (state_.conditions.Observe(report)) {
+    std::fill(state_.previous.begin(), state_.previous.end(), kNone);
+    state_.total.roughness.Gap();
+  }
+  if (report.Has(Signal::kGradNorm)) ObserveTotal(report, out);
+  if (!report.Array(Signal::kLayerGradNorm).empty()) ObserveLayers(report, out);
+}
+
+void GradRoughness::ObserveTotal(const model::Report& report, std::vector<model::Finding>* out) {
+  Total& total = state_.total;
+  total.roughness.Observe(report.Scalar(Signal::kGradNorm));
+  const double now = total.roughness.Over(options_.window_steps);
+  const double brief = total.roughness.Over(options_.total_short_steps);
+  const double usual = total.roughness.Over(options_.total_long_steps);
+  if (usual > 0 && (total.lowest == 0 || usual < total.lowest)) total.lowest = usual;
+  // 1: at the nearest of the three limits.
+  double over = std::max(now / options_.total_roughness, brief / options_.total_roughness_short);
+  if (total.lowest > 0 && now >= options_.total_roughness_min)
+    over = std::max(over, now / (options_.total_ratio * total.lowest));
+  if (over >= 1) total.last_rough = report.step;
+  if (total.condition.open()) {
+    if (over < kTotalEndShare)
+      total.condition.End(total.last_rough, true, Sentence("The gradient norm is smooth again: roughness %.2f.", now),
+                          out);
+    return;
+  }
+  if (over < 1) return;
+  model::Finding& finding =
+      total.condition.Open(name(), Signal::kGradNorm, report.step, report.step, &state_.next_key);
+  finding.severity = Severity::kWarning;
+  finding.value = std::max(now, brief);
+  finding.expected = total.lowest;
+  finding.message = Sentence("grad_norm has become rough: it changes by a factor of %.2g from one step to the next",
+                             std::exp(finding.value * std::sqrt(2.0)));
+  if (total.lowest > 0)
+    finding.message += Sentence(", where %.2g was usual", std::exp(total.lowest * std::sqrt(2.0)));
+  finding.message += ". Bursts of spikes begin like this.";
+  total.condition.Say(out);
+}
+
+void GradRoughness::ObserveLayers(const model::Report& report, std::vector<model::Finding>* out) {
+  const std::span<const float> norms = report.Array(Signal::kLayerGradNorm);
+  if (norms.size() != state_.previous.size()) Start(norms.size());
   Follow(norms);
   size_t worst = 0;
   double most = 0;
@@ -107,6 +148,15 @@ void GradRoughness::Tell(const model::Report& report, size_t layer, double rough
 }
 
 void GradRoughness::OnBreak(Break kind, model::Step step, std::vector<model::Finding>* out) {
+  Total& total = state_.total;
+  if (kind != Break::kIntervention && total.condition.open())
+    total.condition.End(total.last_rough, std::nullopt, EndedBy(kind, step), out);
+  if (total.condition.open()) {
+    total.roughness.Gap();
+  } else {
+    total.roughness.Clear();
+    total.lowest = 0;
+  }
   if (kind != Break::kIntervention) {
     if (state_.condition.open()) state_.condition.End(state_.last_rough, std::nullopt, EndedBy(kind, step), out);
     state_.conditions.Clear();
@@ -121,11 +171,11 @@ void GradRoughness::OnBreak(Break kind, model::Step step, std::vector<model::Fin
 void GradRoughness::Save(base::ByteWriter* out) const { SaveState(kStateVersion, state_, out); }
 
 bool GradRoughness::Load(base::ByteReader* in) {
-  if (!LoadState(kStateVersion, State(), in, &state_)) return false;
+  if (!LoadState(kStateVersion, State(options_), in, &state_)) return false;
   const bool fits = state_.differences.size() == state_.previous.size() * options_.window_steps &&
                     std::all_of(state_.count.begin(), state_.count.end(),
                                 [this](uint32_t n) { return n < 2 * options_.window_steps; });
-  if (!fits) state_ = State();
+  if (!fits) state_ = State(options_);
   return fits;
 }
 

@@ -43,7 +43,7 @@ class LogZ : public Stateful<LogZ> {
 
  private:
   friend class Stateful<LogZ>;
-  static constexpr uint8_t kStateVersion = 1;
+  static constexpr uint8_t kStateVersion = 2;
   // log Z, or the largest output logit.
   struct Series {
     explicit Series(const LogZOptions& options) : climb({.window = options.window_steps}) {}

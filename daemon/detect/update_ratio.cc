@@ -11,7 +11,7 @@ namespace {
 using model::Severity;
 using model::Signal;
 
-constexpr uint8_t kStateVersion = 1;
+constexpr uint8_t kStateVersion = 2;
 
 }  // namespace
 

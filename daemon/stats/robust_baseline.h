@@ -39,6 +39,7 @@ class RobustBaseline {
 
   uint32_t count() const { return static_cast<uint32_t>(ring_.size()); }
   double median() const { return median_; }  // 0 while empty.
+  double highest() const { return sorted_.empty() ? 0 : sorted_.back(); }  // 0 while empty.
   double sigma() const;                      // 1.4826 MAD, at least sigma_min.
   // (value - median) / sigma; infinite where sigma is 0 and value is not the median.
   double Z(double value) const;

@@ -1,11 +1,10 @@
 """What is right for each recorded run: the labels of $GYROSTAT_RUNS and $GYROSTAT_CORPUS, and of make_runs.py.
 
 `visible` is the step from which the loss itself shows it, as the notes beside those folders say, or as `visible_step`
-finds it. Half of the recorded runs, chosen by a hash of their names, is held out from tuning; what make_runs.py trains
-was never seen by it.
+finds it. Limits may be read off all recorded runs and logs and off the seeds make_runs.TUNING_SEEDS. The other seeds of
+make_runs.py are held out: trained after the limits stood, in other shapes, and scored once.
 """
 import dataclasses
-import hashlib
 import math
 
 
@@ -71,34 +70,50 @@ def of_run(stem):
     return TRAP if stem.startswith("s5_") else RUNS.get(stem)
 
 
-def of_trained(name, recipe, losses):
-    """The label of a run of make_runs.py; `losses` are (step, loss)."""
+def of_trained(name, recipe, losses, twin):
+    """The label of a run of make_runs.py; `losses` are (step, loss), `twin` those of the healthy run of the same seed.
+    None where what was to fail did not: such a run ends less than 0.2 above its twin, or never spiked."""
     if recipe.label == "healthy":
         return Label("healthy")
     if recipe.label == "trap":
         return Label("trap", quiet=(min(recipe.bad), max(recipe.bad) + 95))
+    kind = name.split("_")[0]
+    if kind == "spike":
+        at = recipe.glitch[0]
+        before = sum(loss for _, loss in losses[at - 20:at]) / 20
+        jumped = any(not loss <= 1.3 * before for _, loss in losses[at:at + 10])
+        return Label("unstable", "_".join(name.split("_")[:2]), at + 1) if jumped else None
+    mean = [sum(loss for _, loss in run[-50:]) / 50 for run in (losses, twin)]
+    if mean[0] < mean[1] + FAILED_NATS:
+        return None
     scenario = {"logits": "logits", "warmup": "warm-up", "slow": "slow", "ramp": "ramp", "overflow": "overflow"}
-    return Label("unstable", scenario[name.split("_")[0]], visible_step(losses))
+    return Label("unstable", scenario[kind], visible_step(losses, twin))
 
 
-def visible_step(losses):
-    """The first step at which the loss is not finite, or the mean of 20 has been 0.3 over its best for 20 steps. The
-    last step where neither happens: such a run ends too high without having risen."""
-    best, above, window = math.inf, 0, []
-    for step, loss in losses:
-        if not math.isfinite(loss):
-            return step
-        window = (window + [loss])[-20:]
-        if len(window) < 20:
-            continue
-        mean = sum(window) / 20
-        best = min(best, mean)
-        above = above + 1 if mean > best + 0.3 else 0
-        if above == 20:
-            return step
+FAILED_NATS = 0.2  # So much above its healthy twin, a run has failed.
+
+
+def means(losses):
+    return [sum(loss for _, loss in losses[i - 20:i]) / 20 for i in range(20, len(losses) + 1)]
+
+
+def visible_step(losses, twin):
+    """The first step at which the loss is not finite; or the mean of 20 has been 0.3 over its best for 20 steps; or it
+    has come to stay 0.2 above that of the healthy twin: such a run ends too high without having risen."""
+    stays = len(losses) - 1
+    mine, healthy = means(losses), means(twin)
+    healthy += healthy[-1:] * (len(mine) - len(healthy))
+    for i in range(len(mine) - 1, -1, -1):
+        if mine[i] < healthy[i] + FAILED_NATS:
+            break
+        stays = i + 19
+    best, above = math.inf, 0
+    for i, (_, loss) in enumerate(losses):
+        if not math.isfinite(loss) or i == stays:
+            return losses[i][0]
+        if i >= 19:
+            best = min(best, mine[i - 19])
+            above = above + 1 if mine[i - 19] > best + 0.3 else 0
+            if above == 20:
+                return losses[i][0]
     return losses[-1][0]
-
-
-def held_out(name):
-    """The half that no threshold may be read off."""
-    return hashlib.sha256(name.encode()).digest()[0] % 2 == 1

@@ -78,5 +78,19 @@ TEST(Discontinuity, SpikesAreJudgedByTheLevelAfterIt) {
   }
 }
 
+// One step at thirty times the rate, and the loss it costs: the level of before judges it.
+TEST(Discontinuity, ASpikeAfterAGlitchOfTheRateIsSeen) {
+  for (const int steps : {1, 5, 40}) {
+    Feed feed(std::make_unique<Spike>(LossSpikeDefaults()));
+    for (int i = 0; i < 260; ++i)
+      feed.Give([&](model::Report* r) {
+        r->SetScalar(Signal::kLoss, 2.8 + 0.02 * (i % 5) + (i >= 200 + steps && i < 206 + steps ? 1 : 0));
+        r->SetScalar(Signal::kLearningRate, i >= 200 && i < 200 + steps ? 0.09 : 0.003);
+      });
+    // After 40 steps it was no glitch.
+    EXPECT_EQ(feed.said.empty(), steps == 40) << steps;
+  }
+}
+
 }  // namespace
 }  // namespace gyrostat::detect

@@ -134,5 +134,29 @@ TEST(Divergence, ACutOfTheRateStartsAnew) {
   EXPECT_THAT(feed.said, IsEmpty());
 }
 
+// LABELS.md, A14: it climbs from the first step on and is NaN at the ninth.
+TEST(Divergence, WorseThanAtTheStartIsInformation) {
+  Feed feed = NewFeed();
+  for (const double loss : {5.47, 7.25, 8.04, 8.47, 8.18}) feed.Scalar(Signal::kLoss, loss);
+  EXPECT_THAT(Brief(feed.said), ElementsAre("info 1.. open"));
+  EXPECT_EQ(feed.said[0].expected, 5.47);
+  feed.Scalars(Signal::kLoss, 6, 3);
+  EXPECT_THAT(Brief(feed.said), ElementsAre("info 1.. open", "info 1..4 healed"));
+}
+
+TEST(Divergence, ThreeBadBatchesAtTheStartAreNothing) {
+  Feed feed = NewFeed();
+  for (const double loss : {5.0, 8.0, 8.0, 8.0, 5.0, 4.0}) feed.Scalar(Signal::kLoss, loss);
+  EXPECT_THAT(feed.said, IsEmpty());
+}
+
+TEST(Divergence, AResumedRunHasNoStart) {
+  Feed feed = NewFeed();
+  feed.Scalar(Signal::kLoss, 5);
+  feed.Break(Break::kNewAttempt);
+  for (const double loss : {2.0, 3.0, 3.0, 3.0, 3.0, 3.0}) feed.Scalar(Signal::kLoss, loss);
+  EXPECT_THAT(feed.said, IsEmpty());
+}
+
 }  // namespace
 }  // namespace gyrostat::detect

@@ -94,5 +94,54 @@ TEST(GradRoughness, ARestartEndsItAndTheWindowFillsAnew) {
   EXPECT_FALSE(feed.said.empty());
 }
 
+// A global norm whose independent logarithms deviate by `sigma`.
+void GiveTotal(Feed* feed, testing::Lcg* random, double sigma, int steps) {
+  for (int i = 0; i < steps; ++i) feed->Scalar(Signal::kGradNorm, 0.5 * std::exp(sigma * random->Normal()));
+}
+
+TEST(GradRoughness, ATotalNormThatGetsRoughIsAWarningAndHeals) {
+  for (const double usual : {0.1, 0.15}) {
+    Feed feed = NewFeed(model::NormPlacement::kPre);
+    testing::Lcg random(3);
+    GiveTotal(&feed, &random, usual, 2000);
+    EXPECT_THAT(feed.said, IsEmpty());
+    GiveTotal(&feed, &random, 0.5, 60);
+    ASSERT_EQ(feed.said.size(), 1u);
+    EXPECT_EQ(feed.said[0].severity, model::Severity::kWarning);
+    EXPECT_FALSE(feed.said[0].layer.has_value());
+    EXPECT_LT(feed.said[0].step_detected, 2045);
+    GiveTotal(&feed, &random, usual, 80);
+    EXPECT_EQ(feed.said.back().healed, true);
+  }
+}
+
+TEST(GradRoughness, ATotalNormThatIsAlwaysRoughIsNone) {
+  Feed feed = NewFeed(model::NormPlacement::kPre);
+  testing::Lcg random(4);
+  GiveTotal(&feed, &random, 0.35, 20000);
+  EXPECT_THAT(feed.said, IsEmpty());
+}
+
+TEST(GradRoughness, ATotalNormIsRoughFromTheStart) {
+  Feed feed = NewFeed(model::NormPlacement::kPre);
+  testing::Lcg random(5);
+  GiveTotal(&feed, &random, 1.5, 17);
+  EXPECT_EQ(Brief(feed.said), std::vector<std::string>{"warning 16.. open"});
+}
+
+TEST(GradRoughness, TwoBadBatchesMakeNoTotalNormRough) {
+  for (const double bad : {1e6, 1e-6, 0.0, -1.0, kNan, kInf}) {
+    Feed feed = NewFeed(model::NormPlacement::kPre);
+    testing::Lcg random(6);
+    for (int i = 0; i < 10; ++i) {
+      GiveTotal(&feed, &random, 0.12, 99);
+      feed.Scalar(Signal::kGradNorm, bad);
+    }
+    EXPECT_THAT(feed.said, IsEmpty()) << bad;
+    GiveTotal(&feed, &random, 0.5, 60);
+    EXPECT_EQ(feed.said.size(), 1u) << bad;
+  }
+}
+
 }  // namespace
 }  // namespace gyrostat::detect
