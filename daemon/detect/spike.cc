@@ -41,26 +41,42 @@ void Spike::Observe(const model::Report& report, std::vector<model::Finding>* ou
   }
   if (!std::isfinite(value)) return;  // `nonfinite` speaks of it.
   const std::optional<SpikeLimits> limits = state_.level.LimitsFor(value);
-  if (limits && limits->Judged(value) > limits->enter)
+  const bool bursts = limits && Bursts(report.step, value, *limits);
+  if (bursts || (limits && limits->Judged(value) > limits->enter))
     Begin(report.step, value, *limits, out);
   else
     state_.level.Learn(value);
 }
 
+bool Spike::Bursts(model::Step step, double value, const SpikeLimits& limits) {
+  const bool scaled = limits.basis == SpikeLimits::Basis::kScale || limits.basis == SpikeLimits::Basis::kOldScale;
+  const bool high =
+      scaled && options_.signal == model::Signal::kGradNorm && limits.Judged(value) > limits.exit;
+  if (!high) {
+    state_.high = 0;
+    return false;
+  }
+  if (state_.high++ == 0) state_.high_since = step;
+  return state_.high >= options_.lasting_records;
+}
+
 void Spike::Begin(model::Step step, double value, const SpikeLimits& limits, std::vector<model::Finding>* out) {
   Episode& episode = state_.open.emplace();
   episode.limits = limits;
-  episode.elapsed = episode.records = episode.in_a_row = 1;
+  const bool bursts = state_.high >= options_.lasting_records;
+  episode.elapsed = episode.records = episode.in_a_row = bursts ? state_.high : 1;
   episode.last_bad = step;
   episode.peak = value;
   model::Finding& finding = episode.finding;
   finding.key = state_.next_key++;
   finding.detector = name();
   finding.signal = options_.signal;
-  finding.step_begin = finding.step_detected = step;
+  finding.step_begin = bursts ? state_.high_since : step;
+  finding.step_detected = step;
+  state_.high = 0;
   finding.value = value;
   finding.expected = limits.Expected();
-  if (Gross()) finding.severity = model::Severity::kWarning;
+  if (bursts || Gross()) finding.severity = model::Severity::kWarning;
   const std::string signal(model::SignalName(options_.signal));
   finding.message = Sentence("%s %.4g at step %lld", signal.c_str(), value, Printable(step));
   if (limits.basis != SpikeLimits::Basis::kAbsolute) {
@@ -70,6 +86,7 @@ void Spike::Begin(model::Step step, double value, const SpikeLimits& limits, std
     if (limits.sigma > 0)
       finding.message += Sentence(", %.3g robust deviations", (limits.Judged(value) - limits.level) / limits.sigma);
   }
+  if (bursts) finding.message += Sentence(", the last of %u in a row", episode.records);
   finding.message += Addition(limits.basis);
   finding.message += ".";
   out->push_back(finding);
@@ -156,6 +173,7 @@ void Spike::OnBreak(Break kind, model::Step step, std::vector<model::Finding>* o
     End(std::nullopt, EndedBy(kind, step), out);
   if (kind != Break::kIntervention) state_.conditions.Clear();
   state_.level.Relearn();
+  state_.high = 0;
 }
 
 void Spike::Save(base::ByteWriter* out) const { SaveState(kStateVersion, state_, out); }

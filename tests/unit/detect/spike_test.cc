@@ -266,6 +266,20 @@ TEST(GradSpike, ANormOfATrillionNeedsNoPast) {
   EXPECT_THAT(Brief(feed.said), ElementsAre("warning 0.. open", "warning 0..0 healed"));
 }
 
+TEST(GradSpike, ThreeHighOnesInARowAreAWarningThoughNoneStandsOut) {
+  for (const int high : {2, 3}) {
+    Feed feed = GradFeed();
+    testing::Lcg random(2);
+    for (int i = 0; i < 300; ++i) feed.Scalar(Signal::kGradNorm, std::exp(0.1 * random.Normal()));
+    feed.Scalars(Signal::kGradNorm, std::exp(0.6), high);  // 6 deviations; 7 begin a spike.
+    feed.Scalars(Signal::kGradNorm, 1, 4);
+    if (high == 2)
+      EXPECT_THAT(feed.said, IsEmpty());
+    else
+      EXPECT_THAT(Brief(feed.said), ElementsAre("warning 300.. open", "warning 300..302 healed"));
+  }
+}
+
 TEST(GradSpike, MinusOneAndZeroAreNotMeasured) {
   Feed feed = GradFeed();
   for (int i = 0; i < 300; ++i) {
