@@ -9,6 +9,8 @@ namespace gyrostat::detect {
 namespace {
 
 constexpr uint8_t kStateVersion = 3;
+// A spike among the first reports that lasts longer is judged by what was learnt meanwhile.
+constexpr uint32_t kRelearntRecords = 8;
 
 // Value over level in the signal's unit; 0 where that means nothing.
 double RatioOf(double value, double level) { return level > 0 ? value / level : 0; }
@@ -105,16 +107,24 @@ void Spike::Continue(model::Step step, double value, std::vector<model::Finding>
   ++episode.elapsed;
   if (std::isfinite(value)) {
     const double judged = episode.limits.Judged(value);
+    double exit = episode.limits.exit;
+    if (episode.limits.basis == SpikeLimits::Basis::kFirstReports) {
+      // The level of a few values may have been a low one: it goes on being learnt, and counts in the end.
+      state_.level.Learn(value);
+      const std::optional<SpikeLimits> now = state_.level.LimitsFor(value);
+      if (now && episode.elapsed > kRelearntRecords) exit = std::max(exit, now->exit);
+    }
     episode.in_a_row = judged > episode.limits.enter ? episode.in_a_row + 1 : 0;
     if (episode.in_a_row > 0) ++episode.records;
-    if (judged > episode.limits.exit) {
+    if (judged > exit) {
       episode.quiet = 0;
       episode.last_bad = step;
       episode.peak = std::max(episode.peak, value);
     } else if (++episode.quiet >= options_.heal_records) {
       const std::string signal(model::SignalName(options_.signal)), records = Counted(episode.records, "record");
-      End(true, Sentence("%s is back at %.4g after %s above its limit; the peak was %.4g where %.4g was usual.",
-                         signal.c_str(), value, records.c_str(), episode.peak, episode.finding.expected), out);
+      End(judged <= episode.limits.exit,
+          Sentence("%s is back at %.4g after %s above its limit; the peak was %.4g where %.4g was usual.",
+                   signal.c_str(), value, records.c_str(), episode.peak, episode.finding.expected), out);
       return;
     }
   }
@@ -133,8 +143,9 @@ void Spike::Escalate(std::vector<model::Finding>* out) {
   const std::string signal(model::SignalName(options_.signal));
   model::Severity severity = finding.severity;
   std::string message;
+  // Of the first reports one more, and in a row: their level is a guess.
   const bool first = episode.limits.basis == SpikeLimits::Basis::kFirstReports;
-  const uint32_t lasting = first ? episode.in_a_row : episode.records;
+  const uint32_t lasting = first ? episode.in_a_row - std::min(episode.in_a_row, 1u) : episode.records;
   if (episode.elapsed >= options_.unhealed_critical_records) {
     severity = model::Severity::kCritical;
     message = Sentence("%s has not come back for %u records", signal.c_str(), episode.elapsed);
@@ -143,7 +154,7 @@ void Spike::Escalate(std::vector<model::Finding>* out) {
     message = Sentence("%s has not come back for %u records", signal.c_str(), episode.elapsed);
   } else if (lasting >= options_.lasting_records) {
     severity = std::max(severity, model::Severity::kWarning);
-    message = Sentence("%s has been above its limit in %u records", signal.c_str(), lasting);
+    message = Sentence("%s has been above its limit in %u records", signal.c_str(), episode.records);
   } else if (Gross()) {
     severity = std::max(severity, model::Severity::kWarning);
     message = Sentence("%s reached %.3g times its usual level", signal.c_str(),

@@ -4,7 +4,7 @@
 // it: a long spike cannot become the new normal before it has been called what it is. A spike is robust first, so many
 // deviations of the run's own noise; that it is `gross_ratio` times the level only makes it worse. Among the first
 // reports, where the noise is not known, a gross value is information, and a warning where it is beyond what so few
-// values allow, or the third in a row.
+// values allow, or the fourth in a row.
 //
 // Gradient norms also burst without one that stands out: `lasting_records` in a row above `exit_sigmas` begin a spike
 // that is a warning at once (three of 4 deviations: p = 3e-14 for independent Gaussian noise; methods.md §10.1 asks

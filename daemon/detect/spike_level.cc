@@ -17,6 +17,9 @@ constexpr double kForget = 1.0 / 64;
 constexpr double kGradNormAbsurd = 1e12;
 // One value more tells no level.
 constexpr uint32_t kFirstReportsMin = 2;
+// From so many values on their MAD counts among the first reports too, for so much.
+constexpr uint32_t kFirstScaleMin = 8;
+constexpr double kFirstSigmas = 3;
 
 // How many deviations (1.4826 MAD) above the median of n Gaussian values the next one is with p = 1e-4.
 struct MadLimit {
@@ -118,11 +121,14 @@ SpikeLimits SpikeLevel::ByOldScale() const {
 
 SpikeLimits SpikeLevel::ByFirstReports() const {
   const stats::RobustBaseline& values = log_.level;
-  const double level = values.median(), gross = level + std::log(options_.gross_ratio);
-  SpikeLimits limits{.level = level, .enter = std::max(gross, values.highest()),
-                     .exit = level + std::log((1 + options_.gross_ratio) / 2), .sigma = values.sigma(),
+  const double level = values.median(), sigma = values.sigma(), ratio = std::log(options_.gross_ratio);
+  const double wide = values.count() < kFirstScaleMin ? 0 : kFirstSigmas * sigma;
+  const double enter = std::max({level + ratio, level + wide, values.highest()});
+  // Back where it has been before: the level of so few may be a low one.
+  const double exit = std::max(level + std::log((1 + options_.gross_ratio) / 2), values.highest());
+  SpikeLimits limits{.level = level, .enter = enter, .exit = std::min(exit, enter), .sigma = sigma,
                      .basis = SpikeLimits::Basis::kFirstReports};
-  limits.certain = std::max(limits.enter, level + CertainDeviations(values.count()) * limits.sigma);
+  limits.certain = std::max(enter, level + CertainDeviations(values.count()) * sigma);
   return limits;
 }
 

@@ -6,7 +6,8 @@
 // A loss that is not positive is judged as it is, once one in sixteen of the last values was none.
 //
 // Until the scale is known (`level_steps` + 32 values) a deviation means little. A value is then a spike when it is
-// `gross_ratio` times the median of what there is, and above all of it; it is `certain` when it is also beyond the
+// `gross_ratio` times the median of the last `level_steps`, above all of them, and 3 deviations from it where there
+// are 8; it is `certain` when it is also beyond the
 // Gaussian prediction limit of median and MAD for so few values (p = 1e-4). After a restart the level and the scale of
 // before stand in until the new ones are known. No training has a gradient norm of 1e12, whatever it was before: the
 // largest healthy one known is 5e4, times 2^24, the largest loss scale in use.

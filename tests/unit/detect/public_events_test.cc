@@ -64,9 +64,9 @@ const Event kEvents[] = {
     {"gptopt_columns_adamw_lr0.02_diverged.json", "", "divergence", 1070, 1070, Severity::kWarning},
     {"gptopt_columns_adamw_lr0.02_diverged.json", "", "grad_spike", 1694, 1694, Severity::kWarning},
     {"algoperf_absl_nan_step63.log", "", "loss_spike", 60, 60, Severity::kWarning},
-    {"algoperf_absl_nan_step63.log", "", "grad_spike", 61, 61, Severity::kWarning},
+    {"algoperf_absl_nan_step63.log", "", "loss_spike", 61, 61, Severity::kWarning},
     {"algoperf_absl_nan_step63.log", "", "nonfinite", 63, 63, Severity::kWarning},
-    {"wandb_sweep_attention_logit_explosion.csv", "wwmr8tw9", "attn_logit", 5, 8, Severity::kWarning},
+    {"wandb_sweep_attention_logit_explosion.csv", "wwmr8tw9", "attn_logit", 5, 19, Severity::kWarning},
     {"wandb_sweep_attention_logit_explosion.csv", "g6rdipcd", "attn_logit", 12, 12, Severity::kWarning},
     {"wandb_sweep_attention_logit_explosion.csv", "gz1gpya0", "attn_logit", 12, 12, Severity::kWarning},
 };
