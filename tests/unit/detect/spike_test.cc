@@ -102,7 +102,7 @@ TEST(LossSpike, TheNoiseOfSmallBatchesIsNoSpike) {
     EXPECT_THAT(Brief(feed.said), ElementsAre("warning 1000.. open")) << seed;
   }
   EXPECT_LE(warned, 5);  // Of 50 such beginnings, in 50,000 reports.
-  EXPECT_LE(informed, 50);
+  EXPECT_LE(informed, 60);  // One or so each, which is free.
 }
 
 TEST(LossSpike, AGrossJumpAmongTheFirstReportsIsAWarningWhereTheyHardlyVaried) {
