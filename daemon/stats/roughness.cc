@@ -42,12 +42,20 @@ double Roughness::Over(uint32_t window) const {
   scratch_.clear();
   // Newest last: until the ring is full it begins at 0.
   for (uint32_t i = known - window; i < known; ++i) scratch_.push_back(ring_[(next_ + i) % known]);
-  const size_t kept = window - std::min(window, std::max(2u, window / 10));
-  std::nth_element(scratch_.begin(), scratch_.begin() + static_cast<std::ptrdiff_t>(kept), scratch_.end());
-  // In order, so that the sum has the same bits whatever nth_element left.
-  std::sort(scratch_.begin(), scratch_.begin() + static_cast<std::ptrdiff_t>(kept));
+  const size_t kept = window - std::min(window - 1, std::max(2u, window / 10));
+  const auto last = scratch_.begin() + static_cast<std::ptrdiff_t>(kept - 1);
+  std::nth_element(scratch_.begin(), last, scratch_.end());
+  const double largest = *last;
+  // In the order of the ring, so that the sum has the same bits whatever nth_element left.
   double sum = 0;
-  for (size_t i = 0; i < kept; ++i) sum += scratch_[i];
+  size_t below = 0;
+  for (uint32_t i = known - window; i < known; ++i) {
+    const double square = ring_[(next_ + i) % known];
+    if (square >= largest) continue;
+    sum += square;
+    ++below;
+  }
+  sum += static_cast<double>(kept - below) * largest;
   return kTrimmedToSigma * std::sqrt(sum / window);
 }
 
