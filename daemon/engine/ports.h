@@ -87,6 +87,22 @@ struct SeriesQuery {
   std::optional<model::Step> from_step, to_step;  // Inclusive.
 };
 
+// Some reports of one attempt, in order of arrival, and where to go on.
+struct ReportCursor {
+  int64_t chunk = 0;  // Whatever History counts its own storage by; as new: before the first report.
+  uint64_t skip = 0;
+};
+struct ReportPage {
+  model::AttemptId attempt;            // Of all of them.
+  std::vector<model::Report> reports;  // At most some dozens; may be empty where more follow.
+  ReportCursor next;
+  bool end = false;                    // There are no more by now.
+};
+struct ReportQuery {
+  std::string run;
+  std::optional<model::Step> from_step, to_step;  // Inclusive.
+};
+
 // Reads for people; each call may touch the disk. Thread-safe. NOT_FOUND names an unknown run.
 class History {
  public:
@@ -107,6 +123,11 @@ class History {
   // In order of steps; a step that was reported more than once (rollback, restart) shows its newest value. Steps
   // without the value are left out. INVALID_ARGUMENT says what is wrong with layer or head.
   virtual absl::StatusOr<std::vector<SeriesPoint>> Series(const SeriesQuery& query) = 0;
+  // Every report that was acknowledged and is kept, as it came, page by page: a reader may rest between two pages for
+  // as long as it likes.
+  virtual absl::StatusOr<ReportPage> Reports(const ReportQuery& query, const ReportCursor& from) = 0;
+  // The newest hello of an attempt. NOT_FOUND: there was none.
+  virtual absl::StatusOr<model::Hello> HelloOf(const std::string& run, const model::AttemptId& attempt) = 0;
 };
 
 // The way to a job's leader. Thread-safe, never blocks; what cannot be delivered is dropped: the hello of the next

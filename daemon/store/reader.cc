@@ -1,5 +1,7 @@
 #include "store/reader.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <limits>
 #include <map>
 #include <optional>
@@ -56,6 +58,12 @@ model::Intervention InterventionOf(const Statement& row) {
   i.heads = static_cast<uint32_t>(row.Int(12));
   i.median_delay_boundaries = row.Optional<double>(13);
   return i;
+}
+
+constexpr size_t kChunksPassedMax = 256;  // In one page, where no step of a chunk is wanted.
+
+bool InSteps(const engine::ReportQuery& query, model::Step step) {
+  return step >= query.from_step.value_or(step) && step <= query.to_step.value_or(step);
 }
 
 // Collects the points of one query: the newest value of each step.
@@ -247,22 +255,102 @@ absl::StatusOr<std::vector<engine::SeriesPoint>> Reader::Series(const engine::Se
     return ForEachTailReport(*number, [&](const model::AttemptId& attempt, const model::Report& report) {
       const ModelSize size = size_of(attempt);
       builder.Take(report, size.layers, size.heads);
+      return true;
     });
   });
   if (!status.ok()) return status;
   return builder.Points();
 }
 
-absl::Status Reader::ForEachTailReport(int64_t run, const TakeReport& take) {
+absl::Status Reader::ForEachTailReport(
+    int64_t run, const std::function<bool(const model::AttemptId&, const model::Report&)>& take) {
   absl::StatusOr<Statement> rows = db_->Prepare("SELECT event FROM tail WHERE run=?1 ORDER BY id");
   if (!rows.ok()) return rows.status();
   engine::Event event;
   for (rows->Bind(run); rows->Step();) {
     if (!engine::Decode(rows->Bytes(0), &event)) continue;
     const auto* report = std::get_if<engine::ReportEvent>(&event.body);
-    if (report != nullptr && report->report.sequence > 0) take(report->attempt, report->report);
+    if (report != nullptr && report->report.sequence > 0 && !take(report->attempt, report->report)) break;
   }
   return rows->status();
+}
+
+// The next chunk that has something in it. Reports of the tail move into chunks in their order, so what a page took
+// from the tail is, later, the first of the chunks after its cursor: `skip` of them.
+absl::Status Reader::PageOfChunks(int64_t run, const engine::ReportQuery& query, engine::ReportPage* page, bool* full) {
+  absl::StatusOr<Statement> rows = db_->Prepare(
+      "SELECT id, attempt, bytes, step_min, step_max FROM chunks NOT INDEXED WHERE id > ?2 AND run=?1 ORDER BY id");
+  if (!rows.ok()) return rows.status();
+  size_t passed = 0;
+  for (rows->Bind(run, page->next.chunk); rows->Step();) {
+    const bool outside = rows->Int(4) < query.from_step.value_or(rows->Int(4)) ||
+                         rows->Int(3) > query.to_step.value_or(rows->Int(3));
+    if (!outside || page->next.skip > 0) {
+      if (absl::Status status = UnpackChunk(rows->Bytes(2), &page->reports); !status.ok()) return status;
+      const size_t drop = std::min<uint64_t>(page->next.skip, page->reports.size());
+      page->reports.erase(page->reports.begin(), page->reports.begin() + static_cast<std::ptrdiff_t>(drop));
+      page->next.skip -= drop;
+      std::erase_if(page->reports, [&query](const model::Report& report) { return !InSteps(query, report.step); });
+    }
+    page->next.chunk = rows->Int(0);
+    page->attempt = IdOf(rows->Bytes(1));
+    *full = !page->reports.empty() || ++passed == kChunksPassedMax;
+    if (*full) return absl::OkStatus();
+  }
+  return rows->status();
+}
+
+absl::Status Reader::PageOfTail(int64_t run, const engine::ReportQuery& query, engine::ReportPage* page) {
+  uint64_t seen = 0;
+  page->end = true;
+  return ForEachTailReport(run, [&](const model::AttemptId& attempt, const model::Report& report) {
+    if (seen++ < page->next.skip) return true;
+    const bool wanted = InSteps(query, report.step);
+    if (page->reports.size() == kChunkReportsMax || (wanted && !page->reports.empty() && attempt != page->attempt)) {
+      page->end = false;
+      return false;
+    }
+    page->next.skip = seen;
+    if (!wanted) return true;
+    page->attempt = attempt;
+    page->reports.push_back(report);
+    return true;
+  });
+}
+
+absl::StatusOr<engine::ReportPage> Reader::Reports(const engine::ReportQuery& query, const engine::ReportCursor& from) {
+  engine::ReportPage page;
+  page.next = from;
+  const absl::Status status = InTransaction([&]() -> absl::Status {
+    const absl::StatusOr<int64_t> number = NumberOf(query.run);
+    if (!number.ok()) return number.status();
+    bool full = false;
+    if (absl::Status chunks = PageOfChunks(*number, query, &page, &full); !chunks.ok() || full) return chunks;
+    return PageOfTail(*number, query, &page);
+  });
+  if (!status.ok()) return status;
+  return page;
+}
+
+absl::StatusOr<model::Hello> Reader::HelloOf(const std::string& run, const model::AttemptId& attempt) {
+  model::Hello hello;
+  const absl::Status status = InTransaction([&]() -> absl::Status {
+    const absl::StatusOr<int64_t> number = NumberOf(run);
+    if (!number.ok()) return number.status();
+    absl::StatusOr<Statement> row = db_->Prepare("SELECT hello FROM attempts WHERE run=?1 AND attempt=?2");
+    if (!row.ok()) return row.status();
+    const std::string id(attempt.AsBytes());
+    if (!row->Bind(*number, Blob{id}).Step())
+      return row->status().ok() ? absl::NotFoundError("run " + run + " has no attempt " + attempt.ToHex())
+                                : row->status();
+    const std::string bytes = row->Bytes(0);
+    base::ByteReader in(bytes);
+    if (!base::LoadFrom(&in, &hello) || !in.AtEnd())
+      return absl::DataLossError("the hello of attempt " + attempt.ToHex() + " of run " + run + " cannot be read");
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return status;
+  return hello;
 }
 
 absl::Status Reader::ForEachReport(const std::string& run, const TakeReport& take) {
@@ -278,7 +366,10 @@ absl::Status Reader::ForEachReport(const std::string& run, const TakeReport& tak
       for (const model::Report& report : reports) take(attempt, report);
     }
     if (!rows->status().ok()) return rows->status();
-    return ForEachTailReport(*number, take);
+    return ForEachTailReport(*number, [&take](const model::AttemptId& attempt, const model::Report& report) {
+      take(attempt, report);
+      return true;
+    });
   });
 }
 

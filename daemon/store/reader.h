@@ -26,6 +26,9 @@ class Reader {
   absl::StatusOr<std::vector<engine::History::InterventionRow>> Interventions(const std::string& run);
   absl::StatusOr<std::vector<engine::SeriesPoint>> Series(const engine::SeriesQuery& query);
 
+  absl::StatusOr<engine::ReportPage> Reports(const engine::ReportQuery& query, const engine::ReportCursor& from);
+  absl::StatusOr<model::Hello> HelloOf(const std::string& run, const model::AttemptId& attempt);
+
   // Every report that was acknowledged, in order of arrival.
   using TakeReport = std::function<void(const model::AttemptId& attempt, const model::Report& report)>;
   absl::Status ForEachReport(const std::string& run, const TakeReport& take);
@@ -39,7 +42,11 @@ class Reader {
   absl::StatusOr<int64_t> NumberOf(const std::string& run);
   // Runs `read` between BEGIN and COMMIT.
   absl::Status InTransaction(const std::function<absl::Status()>& read);
-  absl::Status ForEachTailReport(int64_t run, const TakeReport& take);
+  // Calls `take` while it returns true.
+  absl::Status ForEachTailReport(int64_t run,
+                                 const std::function<bool(const model::AttemptId&, const model::Report&)>& take);
+  absl::Status PageOfChunks(int64_t run, const engine::ReportQuery& query, engine::ReportPage* page, bool* full);
+  absl::Status PageOfTail(int64_t run, const engine::ReportQuery& query, engine::ReportPage* page);
   template <class T>
   absl::StatusOr<std::vector<T>> Archived(const std::string& run, const std::string& table);
 

@@ -146,6 +146,13 @@ absl::StatusOr<std::vector<Store::InterventionRow>> Store::Interventions(const s
 absl::StatusOr<std::vector<engine::SeriesPoint>> Store::Series(const engine::SeriesQuery& query) {
   return impl_->Explained(impl_->With([&](Reader& reader) { return reader.Series(query); }));
 }
+absl::StatusOr<engine::ReportPage> Store::Reports(const engine::ReportQuery& query,
+                                                  const engine::ReportCursor& from) {
+  return impl_->Explained(impl_->With([&](Reader& reader) { return reader.Reports(query, from); }));
+}
+absl::StatusOr<model::Hello> Store::HelloOf(const std::string& run, const model::AttemptId& attempt) {
+  return impl_->Explained(impl_->With([&](Reader& reader) { return reader.HelloOf(run, attempt); }));
+}
 absl::Status Store::ForEachReport(const std::string& run, const Reader::TakeReport& take) {
   return impl_->With([&](Reader& reader) { return reader.ForEachReport(run, take); });
 }

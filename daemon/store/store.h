@@ -41,6 +41,9 @@ class Store : public engine::Journal, public engine::History {
   absl::StatusOr<std::vector<FindingRow>> Findings(const std::string& run) override;
   absl::StatusOr<std::vector<InterventionRow>> Interventions(const std::string& run) override;
   absl::StatusOr<std::vector<engine::SeriesPoint>> Series(const engine::SeriesQuery& query) override;
+  absl::StatusOr<engine::ReportPage> Reports(const engine::ReportQuery& query,
+                                             const engine::ReportCursor& from) override;
+  absl::StatusOr<model::Hello> HelloOf(const std::string& run, const model::AttemptId& attempt) override;
 
   // The record behind an intervention, for audits and replays; as Reader.
   absl::Status ForEachReport(const std::string& run, const Reader::TakeReport& take);

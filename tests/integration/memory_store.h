@@ -76,6 +76,28 @@ class MemoryStore final : public engine::Journal, public engine::History {
     }
     return points;
   }
+  // Pages of three. The steps asked for are store/'s own matter.
+  absl::StatusOr<engine::ReportPage> Reports(const engine::ReportQuery& query,
+                                             const engine::ReportCursor& from) override {
+    base::MutexLock lock(mutex_);
+    const std::vector<model::Report>& all = reports_[query.run];
+    engine::ReportPage page;
+    page.attempt = hellos_[query.run].attempt;
+    size_t at = static_cast<size_t>(from.skip);
+    for (; at < all.size() && page.reports.size() < 3; ++at) page.reports.push_back(all[at]);
+    page.next.skip = at;
+    page.end = at == all.size();
+    ++pages_read_;
+    return page;
+  }
+  absl::StatusOr<model::Hello> HelloOf(const std::string& run, const model::AttemptId&) override {
+    base::MutexLock lock(mutex_);
+    return hellos_[run];
+  }
+  size_t pages_read() const {
+    base::MutexLock lock(mutex_);
+    return pages_read_;
+  }
   // Rows that no run would make by itself.
   void AddFinding(const std::string& run, FindingRow row) {
     base::MutexLock lock(mutex_);
@@ -116,6 +138,7 @@ class MemoryStore final : public engine::Journal, public engine::History {
     if (!entry.event.empty() && engine::Decode(entry.event, &event))
       if (const auto* report = std::get_if<engine::ReportEvent>(&event.body))
         reports_[entry.run].push_back(report->report);
+    if (entry.hello) hellos_[entry.run] = *entry.hello;
   }
 
   mutable base::Mutex mutex_;
@@ -125,6 +148,8 @@ class MemoryStore final : public engine::Journal, public engine::History {
   std::map<std::string, std::map<uint64_t, FindingRow>> findings_ GYROSTAT_GUARDED_BY(mutex_);
   std::map<std::string, std::map<std::string, InterventionRow>> interventions_ GYROSTAT_GUARDED_BY(mutex_);
   std::map<std::string, std::vector<model::Report>> reports_ GYROSTAT_GUARDED_BY(mutex_);
+  std::map<std::string, model::Hello> hellos_ GYROSTAT_GUARDED_BY(mutex_);
+  size_t pages_read_ GYROSTAT_GUARDED_BY(mutex_) = 0;
   std::thread thread_;
 };
 

@@ -133,6 +133,14 @@ class FakeHistory : public engine::History {
   absl::StatusOr<std::vector<engine::SeriesPoint>> Series(const engine::SeriesQuery&) override {
     return std::vector<engine::SeriesPoint>();
   }
+  absl::StatusOr<engine::ReportPage> Reports(const engine::ReportQuery&, const engine::ReportCursor&) override {
+    engine::ReportPage page;
+    page.end = true;
+    return page;
+  }
+  absl::StatusOr<model::Hello> HelloOf(const std::string& run, const model::AttemptId&) override {
+    return absl::NotFoundError("run " + run + " has no such attempt");
+  }
 };
 
 // Posts, and gives what `done` will say.
