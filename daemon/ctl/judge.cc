@@ -34,6 +34,11 @@ class EngineJudge : public Judge {
     Apply(event);
   }
 
+  void OnModel(const model::ModelSpec& spec, const model::AttnLogitInfo& attn) override {
+    hello_.model = spec;
+    hello_.attn_logit = attn;
+  }
+
   void OnReport(const model::Report& report) override {
     std::get<engine::ReportEvent>(report_.body).report = report;
     Apply(report_);
@@ -76,6 +81,8 @@ class RivalJudge : public Judge {
     for (const auto& detector : detectors_) detector->OnBreak(detect::Break::kNewAttempt, step_, &said_);
     Take();
   }
+
+  void OnModel(const model::ModelSpec&, const model::AttnLogitInfo&) override {}  // They know of none.
 
   void OnReport(const model::Report& report) override {
     step_ = report.step;

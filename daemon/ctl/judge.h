@@ -24,6 +24,8 @@ class Judge {
 
   // The job starts, or starts again. Comes before its first report.
   virtual void OnAttempt() = 0;
+  // The attempts to come are of this model. Before OnAttempt.
+  virtual void OnModel(const model::ModelSpec& spec, const model::AttnLogitInfo& attn) = 0;
   // Shapes fit the spec; steps rise within an attempt.
   virtual void OnReport(const model::Report& report) = 0;
 

@@ -75,11 +75,22 @@ void Replay::OnRun(size_t index, const std::string& name, const model::ModelSpec
   runs_[index] = std::make_unique<Run>();
   Run* run = runs_[index].get();
   run->told.run = name;
-  run->told.spec = options_.model.value_or(spec);
-  // Where a log has one maximum a layer, heads cannot be told apart, whatever the model has.
-  if (options_.model && spec.heads == 1) run->told.spec.heads = run->told.spec.kv_heads = 1;
+  run->told.spec = SpecOf(spec);
   for (const std::string& each : options_.rules)
     run->judges.push_back(MakeJudge(each, run->told.spec, attn, options_.thresholds));
+}
+
+model::ModelSpec Replay::SpecOf(const model::ModelSpec& of_file) const {
+  model::ModelSpec spec = options_.model.value_or(of_file);
+  // Where a log has one maximum a layer, heads cannot be told apart, whatever the model has.
+  if (options_.model && of_file.heads == 1) spec.heads = spec.kv_heads = 1;
+  return spec;
+}
+
+void Replay::OnAttempt(size_t index, const model::ModelSpec& spec, const model::AttnLogitInfo& attn) {
+  Run* run = runs_[index].get();
+  run->told.spec = SpecOf(spec);
+  for (const auto& judge : run->judges) judge->OnModel(run->told.spec, attn);
 }
 
 // Without what does not fit the model: the rest of the report is still good.
@@ -104,6 +115,8 @@ void Replay::OnRow(const logs::Row& row) {
   }
   const model::Report& report = Fitting(row.report, run);
   for (const auto& judge : run->judges) judge->OnReport(report);
+  // A report of nothing but user scalars is judged, and is no step with a signal.
+  if (std::ranges::none_of(model::Signals(), [&report](const auto& info) { return report.Has(info.signal); })) return;
   run->steps.Add(report.step);
   told.first_step = run->any ? std::min(told.first_step, report.step) : report.step;
   told.last_step = run->any ? std::max(told.last_step, report.step) : report.step;

@@ -55,6 +55,7 @@ class Replay : public logs::RowSink {
 
   void OnRun(size_t run, const std::string& name, const model::ModelSpec& spec,
              const model::AttnLogitInfo& attn) override;
+  void OnAttempt(size_t run, const model::ModelSpec& spec, const model::AttnLogitInfo& attn) override;
   void OnRow(const logs::Row& row) override;
 
   // The runs, in the order of the file. Once.
@@ -63,6 +64,7 @@ class Replay : public logs::RowSink {
  private:
   struct Run;
   void Picture(const model::Report& report, Run* run);
+  model::ModelSpec SpecOf(const model::ModelSpec& of_file) const;
   const model::Report& Fitting(const model::Report& report, Run* run);
 
   ReplayOptions options_;

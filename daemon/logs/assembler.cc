@@ -16,6 +16,7 @@ constexpr size_t kRunsMax = 4096;
 constexpr size_t kWarningsMax = 20;
 constexpr uint64_t kSkipsTold = 3;
 constexpr size_t kUnknownNamesMax = 12;
+constexpr size_t kUserScalarsMax = 64;  // As a job may send (rpc/convert.h).
 constexpr int kSignalSlots = static_cast<int>(Signal::kArrayEnd);
 // Rows that go back this often within so many rows are not restarts but several writers.
 constexpr size_t kRestartsMax = 4;
@@ -48,7 +49,9 @@ bool IsLayered(Signal signal) {
 struct Assembler::Run {
   size_t index = 0;
   std::string name;
-  bool told = false;  // OnRun was called.
+  bool told = false;    // OnRun was called.
+  bool retold = false;  // A header has come since that OnAttempt is to be called for.
+  std::string attempt_id;  // Of the newest header.
   model::ModelSpec spec;
   model::AttnLogitInfo attn;
 
@@ -65,6 +68,14 @@ struct Assembler::Run {
   bool leader_has_loss = false;
   std::deque<uint64_t> restarts;  // At which row the newest ones came.
   bool several_writers = false;
+  struct Verbatim {
+    bool any = false;
+    uint64_t sequence = 0, ledger_version = 0;
+    uint32_t epoch = 0;
+    model::Boundary boundary = 0;
+    model::Step step = 0;
+  };
+  Verbatim before;  // Of the verbatim report before this one.
 
   Run() { best_rank.fill(UINT8_MAX); }
   bool Counts(const Meaning& meaning) const { return meaning.rank <= best_rank[SlotOf(meaning.signal)]; }
@@ -109,16 +120,21 @@ Assembler::Run* Assembler::RunOf(const Record& record) {
   return Open(number ? std::to_string(*number) : std::to_string(named->value));
 }
 
-void Assembler::TakeHeader(const std::string& run_name, const model::ModelSpec& spec,
-                           const model::AttnLogitInfo& attn) {
-  Run* run = Open(run_name.empty() ? name_ : run_name);
+void Assembler::TakeHeader(const Header& header) {
+  Run* run = Open(header.run.empty() ? name_ : header.run);
   if (run == nullptr) return;
-  if (run->told) {
-    if (!(run->spec == spec)) Warn("run " + run->name + " says twice what its model is; the first counts");
+  if (!header.attempt.empty()) {
+    run->before = {};
+    if (header.attempt == run->attempt_id) return;  // It goes on, as in the second of two parts.
+    if (run->told) NewAttempt(run);
+    run->retold = run->told;
+    run->attempt_id = header.attempt;
+  } else if (run->told) {
+    if (!(run->spec == header.spec)) Warn("run " + run->name + " says twice what its model is; the first counts");
     return;
   }
-  run->spec = spec;
-  run->attn = attn;
+  run->spec = header.spec;
+  run->attn = header.attn;
 }
 
 void Assembler::Declare(const Record& names) {
@@ -257,6 +273,7 @@ bool Assembler::Advance(Run* run, model::Step step, const Record& record) {
   }
   run->row.report.step = step;
   run->row.line = record.line;
+  run->row.verbatim = false;
   run->pending = true;
   return true;
 }
@@ -334,6 +351,7 @@ void Assembler::KeepUnknown(const Field& field) {
 void Assembler::TakeRecord(const Record& record) {
   Run* run = RunOf(record);
   if (run == nullptr) return Skip(record.line, "the file names more than 4096 runs; is the run column the right one?");
+  if (record.verbatim) return TakeVerbatim(record, run);
   bool has_signal = false, has_loss = false, has_loss_or_norm = false;
   for (size_t i = 0; i < record.size(); ++i) {
     const Field& field = record[i];
@@ -355,6 +373,74 @@ void Assembler::TakeRecord(const Record& record) {
   }
 }
 
+// One field of a report as gyrostat wrote it: no name is better than another, and no value a placeholder.
+void Assembler::PutVerbatim(const Field& field, Run* run) {
+  constexpr std::string_view kUser = "user/", kOfReport = "report/";
+  model::Report& report = run->row.report;
+  std::string_view key = field.key;
+  if (key.substr(0, kOfReport.size()) == kOfReport) {
+    const auto whole = StepOf(field.value);
+    if (key == "report/attn_logit_kind") report.attn_logit_kind = model::LogitKindOf(field.text);
+    if (!whole || *whole < 0) return;
+    if (key == "report/sequence" && *whole > 0) report.sequence = static_cast<uint64_t>(*whole);
+    if (key == "report/epoch" && *whole <= UINT32_MAX) report.epoch = static_cast<uint32_t>(*whole);
+    if (key == "report/boundary") report.boundary = static_cast<model::Boundary>(*whole);
+    if (key == "report/ledger_version") report.ledger_version = static_cast<uint64_t>(*whole);
+    return;
+  }
+  const bool apart = key.substr(0, kUser.size()) == kUser;
+  if (apart) key.remove_prefix(kUser.size());
+  const Meaning& meaning = keys_.Find(field.key);
+  if (!apart && meaning.kind == Meaning::Kind::kSignal) {
+    if (model::IsScalar(meaning.signal)) report.SetScalar(meaning.signal, field.value);
+    else if (!field.values.empty()) PutArray(field, meaning.signal, run);
+  } else if ((apart || meaning.kind == Meaning::Kind::kNothing) && !model::IsAbsent(field.value) &&
+             model::IsValidName(std::string(key)) && report.user.size() < kUserScalarsMax) {
+    report.user.emplace_back(key, field.value);
+  }
+}
+
+// Each record is a report of its own, whatever its step: headers tell attempts apart. What a row does not say of its
+// bookkeeping follows from the one before it (ctl/export_rows.h leaves it out then).
+void Assembler::TakeVerbatim(const Record& record, Run* run) {
+  std::optional<model::Step> step;
+  for (size_t i = 0; i < record.size(); ++i)
+    if (record[i].key == "step") step = StepOf(record[i].value);
+  if (!step) return Skip(record.line, "it has no step");
+  Run::Verbatim& before = run->before;
+  std::optional<int64_t> numbered;
+  for (size_t i = 0; i < record.size(); ++i)
+    if (record[i].key == "report/sequence") numbered = StepOf(record[i].value);
+  if (before.any && (numbered ? *numbered <= static_cast<int64_t>(before.sequence) : *step <= before.step))
+    return Skip(record.line, "it repeats a report, or goes back without a sequence of its own");
+  Flush(run);
+  model::Report& report = run->row.report;
+  report.Clear();
+  report.step = *step;
+  report.sequence = before.sequence + 1;
+  report.epoch = before.epoch;
+  report.ledger_version = before.ledger_version;
+  report.attn_logit_kind = run->attn.kind;
+  constexpr model::Boundary kUnsaid = UINT64_MAX;
+  report.boundary = kUnsaid;
+  for (size_t i = 0; i < record.size(); ++i) PutVerbatim(record[i], run);
+  if (report.boundary == kUnsaid) report.boundary = before.any ? before.boundary + 1 : report.sequence - 1;
+  before = {true, report.sequence, report.ledger_version, report.epoch, report.boundary, report.step};
+  run->row.line = record.line;
+  run->row.verbatim = true;
+  if (!run->told || run->retold) Tell(run);
+  sink_->OnRow(run->row);
+  ++run->rows;
+  ++rows_;
+}
+
+void Assembler::Tell(Run* run) {
+  if (run->told) sink_->OnAttempt(run->index, run->spec, run->attn);
+  else sink_->OnRun(run->index, run->name, run->spec, run->attn);
+  run->told = true;
+  run->retold = false;
+}
+
 void Assembler::Flush(Run* run) {
   if (!run->pending) return;
   model::Report& report = run->row.report;
@@ -362,14 +448,13 @@ void Assembler::Flush(Run* run) {
   for (const model::SignalInfo& info : model::Signals()) any = any || report.Has(info.signal);
   if (any) {
     if (!run->told) {
-      run->told = true;
       const auto [logit_layers, logit_heads] = run->shape[SlotOf(Signal::kAttnLogitMax)];
       if (run->spec.heads == 0) run->spec.heads = logit_heads;
       for (const model::SignalInfo& info : model::Signals())
         if (run->spec.layers == 0 && IsLayered(info.signal)) run->spec.layers = run->shape[SlotOf(info.signal)].first;
       if (run->spec.layers > model::kLayersMax || run->spec.heads > model::kHeadsMax)
         run->spec.layers = run->spec.heads = 0;
-      sink_->OnRun(run->index, run->name, run->spec, run->attn);
+      Tell(run);
     }
     report.boundary = ++report.sequence;
     sink_->OnRow(run->row);

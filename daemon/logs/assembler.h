@@ -25,8 +25,9 @@ namespace gyrostat::logs {
 struct Row {
   size_t run = 0;        // Runs count from 0 in the order in which the file first names them.
   uint32_t attempt = 0;  // From 0.
+  bool verbatim = false;  // A report as gyrostat exported it: steps may repeat and go back within its attempt.
   uint64_t line = 0;     // Of the first record that belongs to it.
-  model::Report report;  // sequence counts from 1 in the attempt; boundary likewise.
+  model::Report report;  // Sequence and boundary count from 1 in the attempt, unless the file says them.
 };
 
 class RowSink {
@@ -36,6 +37,10 @@ class RowSink {
   // and heads are taken from the arrays where it does not say them.
   virtual void OnRun(size_t run, const std::string& name, const model::ModelSpec& spec,
                      const model::AttnLogitInfo& attn) = 0;
+  // A header opened another attempt of a run, of this model; before its first row. Other files' runs keep their model.
+  virtual void OnAttempt(size_t run, const model::ModelSpec& spec, const model::AttnLogitInfo& attn) {
+    static_cast<void>(run), static_cast<void>(spec), static_cast<void>(attn);
+  }
   virtual void OnRow(const Row& row) = 0;
 };
 
@@ -51,7 +56,7 @@ class Assembler : public RecordSink {
   Assembler(std::string name, KeyOptions options, RowSink* sink);
   ~Assembler() override;
 
-  void TakeHeader(const std::string& run, const model::ModelSpec& spec, const model::AttnLogitInfo& attn) override;
+  void TakeHeader(const Header& header) override;
   void Declare(const Record& names) override;
   void TakeRecord(const Record& record) override;
   void Skip(uint64_t line, std::string_view why) override;
@@ -81,6 +86,9 @@ class Assembler : public RecordSink {
   void Put(const Field& field, const Meaning& meaning, Run* run);
   void PutArray(const Field& field, model::Signal signal, Run* run);
   void PutCell(double value, const Meaning& meaning, Run* run);
+  void TakeVerbatim(const Record& record, Run* run);
+  void PutVerbatim(const Field& field, Run* run);
+  void Tell(Run* run);
   void Flush(Run* run);
   bool IsSettings(const Record& record);
   void KeepUnknown(const Field& field);

@@ -135,8 +135,8 @@ void DocumentReader::EndRow() {
 
 void DocumentReader::EndTop() {
   top_.line = line_;
-  std::string run;
-  if (rows_ == 0 && columns_.empty() && top_.size() > 0 && !TakeGyrostatHeader(top_, sink_, &run))
+  Header header;
+  if (rows_ == 0 && columns_.empty() && top_.size() > 0 && !TakeGyrostatHeader(top_, sink_, &header))
     sink_->TakeRecord(top_);
   EmitByStep();
   EmitLists();

@@ -4,27 +4,34 @@
 
 namespace gyrostat::logs {
 
-bool TakeGyrostatHeader(const Record& record, RecordSink* sink, std::string* run) {
+bool TakeGyrostatHeader(const Record& record, RecordSink* sink, Header* header) {
   if (!IsHeader(record)) return false;
-  run->clear();
-  for (size_t i = 0; i < record.size(); ++i)
-    if (record[i].key == "run") *run = record[i].text;
+  *header = {};
+  for (size_t i = 0; i < record.size(); ++i) {
+    if (record[i].key == "run") header->run = record[i].text;
+    if (record[i].key == "attempt") header->attempt = record[i].text;
+  }
   const SpecRead read = ReadSpec(record, "model/");
   for (const std::string& each : read.errors) sink->Warn("header: " + each);
   for (const std::string& each : read.unknown) sink->Warn("header: " + each + " of the model is not known");
-  sink->TakeHeader(*run, read.spec, ReadAttnLogit(record));
+  header->spec = read.spec;
+  header->attn = ReadAttnLogit(record);
+  sink->TakeHeader(*header);
   return true;
 }
 
 void JsonlReader::OnObject(uint64_t number) {
   Record& record = builder_.record;
-  if (TakeGyrostatHeader(record, sink(), &run_)) return;
+  if (TakeGyrostatHeader(record, sink(), &header_)) return;
   record.line = number;
-  record.run = run_;
+  record.run = header_.run;
+  record.rank = rank_;
+  record.verbatim = !header_.attempt.empty();
   sink()->TakeRecord(record);
 }
 
 void JsonlReader::OnLine(std::string_view line, uint64_t number, bool complete) {
+  line = WithoutRank(WithoutAnsi(line, &scratch_), &rank_);
   const size_t open = line.find('{');
   if (open == std::string_view::npos) {
     if (line.find_first_not_of(" \t") != std::string_view::npos) sink()->Skip(number, "it holds no JSON object");

@@ -1,13 +1,16 @@
 // JSON lines: one object a line, rows of a run; gyrostat's own export, which has a header, too.
 #pragma once
 
+#include <optional>
+#include <string>
+
 #include "logs/json_record.h"
 #include "logs/json_scan.h"
 #include "logs/lines.h"
 
 namespace gyrostat::logs {
 
-// What stands before the first { of a line (a logger's prefix) is not read.
+// What stands before the first { of a line (a logger's prefix) is not read, but for a launcher's word for the rank.
 class JsonlReader : public LineReader {
  public:
   explicit JsonlReader(RecordSink* sink) : LineReader(sink), scanner_(&builder_) {}
@@ -20,10 +23,12 @@ class JsonlReader : public LineReader {
 
   RecordBuilder builder_;
   JsonScanner scanner_;
-  std::string run_;  // Of the newest header.
+  Header header_;  // The newest.
+  std::string scratch_;
+  std::optional<uint32_t> rank_;  // Whose line it is.
 };
 
-// Hands a header to the sink; false: `record` is none. `*run` gets its run.
-bool TakeGyrostatHeader(const Record& record, RecordSink* sink, std::string* run);
+// Hands a header to the sink and to `*header`; false: `record` is none.
+bool TakeGyrostatHeader(const Record& record, RecordSink* sink, Header* header);
 
 }  // namespace gyrostat::logs

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,9 +13,13 @@ namespace gyrostat::logs {
 
 // A reader of lines: ends at \n, \r\n or a lone \r (progress bars), without a byte-order mark. A line may have
 // kLineBytesMax bytes; what is longer is skipped and told.
+//
+// `srun --label` cuts lines after kLabelledBytes and goes on under the same label, with other tasks' lines between:
+// such a line is put together again.
 class LineReader : public Reader {
  public:
   static constexpr size_t kLineBytesMax = size_t{64} << 20;
+  static constexpr size_t kLabelledBytes = 1024;
 
   explicit LineReader(RecordSink* sink) : sink_(sink) {}
   void Feed(std::string_view bytes) final;
@@ -28,11 +33,13 @@ class LineReader : public Reader {
 
  private:
   void Emit(std::string_view line, bool complete);
+  bool Join(std::string_view line, bool complete);
 
   RecordSink* sink_;
   std::string rest_;  // Of a line whose end has not come yet.
   uint64_t number_ = 1;
   bool first_ = true, after_cr_ = false, too_long_ = false;
+  std::map<uint32_t, std::string> torn_;  // By label: what srun has cut, with the label once.
 };
 
 // Removes ANSI escape sequences. `*scratch` holds the result where there were any.

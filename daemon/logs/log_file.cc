@@ -89,10 +89,10 @@ ReadOutcome ReadLog(const std::string& path, const ReadOptions& options, RowSink
   assembler.Finish();
   if (!given) outcome.format = automatic.format();
   outcome.losses = assembler.losses();
-  if (!automatic.error().empty()) {
+  if (!broken.empty() && assembler.rows() == 0) {
+    outcome.error = path + ": it cannot be read: " + broken;
+  } else if (!automatic.error().empty()) {
     outcome.error = path + ": " + automatic.error();
-  } else if (!broken.empty() && assembler.rows() == 0) {
-    outcome.error = path + ": " + broken;
   } else if (assembler.rows() == 0) {
     outcome.error = path + ":1: " + NoRows(outcome, assembler);
   } else if (!broken.empty()) {

@@ -6,7 +6,7 @@ void Record::Clear() {
   run.clear();
   step.reset();
   rank.reset();
-  needs_step = false;
+  needs_step = verbatim = false;
   line = 0;
   size_ = 0;
 }

@@ -30,6 +30,7 @@ class Record {
   std::optional<model::Step> step;  // Where the reader knows it; else the assembler looks for a step among the fields.
   std::optional<uint32_t> rank;     // Who printed it, where the line says so.
   bool needs_step = false;          // Without a step it is prose, not a row; else such rows are numbered.
+  bool verbatim = false;            // A whole report as gyrostat exported it.
   uint64_t line = 0;                // From 1; for binary files the record's number.
 
   void Clear();
@@ -45,12 +46,20 @@ class Record {
   size_t size_ = 0;
 };
 
+// What a gyrostat header says (README.md here).
+struct Header {
+  std::string run;      // Empty: the file's only run.
+  std::string attempt;  // Not empty: the rows that follow are reports of this attempt, to be taken as they are.
+  model::ModelSpec spec;
+  model::AttnLogitInfo attn;
+};
+
 // Where readers put what they find. Not thread-safe.
 class RecordSink {
  public:
   virtual ~RecordSink() = default;
-  // What the file says about a run, before its rows. Empty name: the file's only run.
-  virtual void TakeHeader(const std::string& run, const model::ModelSpec& spec, const model::AttnLogitInfo& attn) = 0;
+  // Before the rows that it is about.
+  virtual void TakeHeader(const Header& header) = 0;
   // All names that can come, where the file tells beforehand: arrays then have their full length from the first row.
   virtual void Declare(const Record& names) = 0;
   virtual void TakeRecord(const Record& record) = 0;

@@ -125,6 +125,25 @@ std::optional<Format> SniffText(std::string_view text, bool whole) {
   return whole ? std::optional(Format::kText) : std::nullopt;
 }
 
+// With its mark, as PowerShell's > writes it, or without: then every second byte of plain letters is a NUL.
+bool IsUtf16(std::string_view head) {
+  if (head.substr(0, 2) == "\xff\xfe" || head.substr(0, 2) == "\xfe\xff") return true;
+  head = head.substr(0, 64);
+  size_t even = 0, odd = 0;
+  for (size_t i = 0; i < head.size(); ++i)
+    if (head[i] == '\0') ++(i % 2 == 0 ? even : odd);
+  const size_t half = head.size() / 2;
+  return half >= 4 && ((odd == half && even == 0) || (even >= half && odd == 0));
+}
+
+bool IsBinary(std::string_view head) {
+  size_t runs = 0;
+  for (size_t i = 0; i < head.size(); ++i)
+    if (head[i] == '\0' && (i == 0 || head[i - 1] != '\0')) ++runs;
+  constexpr std::string_view kNothing("\0 \t\r\n", 5);
+  return runs > kNulRunsMax || (runs > 0 && head.find_first_not_of(kNothing) == std::string_view::npos);
+}
+
 }  // namespace
 
 std::optional<Format> Sniff(std::string_view head, bool whole, std::string* error) {
@@ -135,13 +154,17 @@ std::optional<Format> Sniff(std::string_view head, bool whole, std::string* erro
     *error = "it is a Git LFS pointer, not the log; fetch the log with: git lfs pull";
     return std::nullopt;
   }
-  if (head.substr(0, kNulBytes).find('\0') != std::string_view::npos) {
+  if (IsUtf16(head)) {
+    *error = "it is UTF-16, wanted UTF-8; turn it with: iconv -f UTF-16 -t UTF-8";
+    return std::nullopt;
+  }
+  if (IsBinary(head.substr(0, kNulBytes))) {
     *error = "it is binary and no TensorBoard event file; wanted text, JSON, CSV or tfevents, as they are or gzipped";
     return std::nullopt;
   }
   const size_t begin = head.find_first_not_of(" \t\r\n");
   if (begin == std::string_view::npos) {
-    if (whole) *error = "it is empty";
+    if (whole) *error = "it is empty, wanted a training log";
     return std::nullopt;
   }
   const std::string_view text = head.substr(begin);

@@ -14,7 +14,9 @@ namespace gyrostat::logs {
 // `*error` says why this can be no log. A log of text shows its trainer only after its settings, so that up to
 // kSniffBytesMax may be asked for; then it is kText.
 inline constexpr size_t kSniffBytesMax = size_t{4} << 20;
-inline constexpr size_t kNulBytes = 4096;  // A NUL in so many first bytes: no text.
+// More runs of NULs among so many first bytes than a crash, which loses whole blocks, leaves in a log: no text.
+inline constexpr size_t kNulBytes = 4096;
+inline constexpr size_t kNulRunsMax = 4;
 std::optional<Format> Sniff(std::string_view head, bool whole, std::string* error);
 
 // Holds bytes back until the format is known, and then reads on as that reader.
@@ -34,7 +36,7 @@ class AutoReader : public Reader {
   RecordSink* sink_;
   Format format_ = Format::kAuto;
   std::string head_, error_;
-  // Looked at for the next time when the head is this long. Not before a NUL in the head would show: what a file is
+  // Looked at for the next time when the head is this long. Not before the NULs of the head would show: what a file is
   // must not depend on the pieces in which it comes.
   size_t ask_again_at_ = kNulBytes;
   std::unique_ptr<Reader> reader_;

@@ -25,7 +25,8 @@ class Rows : public gyrostat::logs::RowSink {
   void OnRow(const gyrostat::logs::Row& row) override {
     const int64_t step = row.report.step;
     if (row.report.sequence == 0) std::abort();
-    if (row.run == run_ && row.attempt == attempt_ && any_ && step <= step_) std::abort();  // Steps rise in an attempt.
+    // Steps rise in an attempt.
+    if (!row.verbatim && row.run == run_ && row.attempt == attempt_ && any_ && step <= step_) std::abort();
     run_ = row.run;
     attempt_ = row.attempt;
     step_ = step;

@@ -37,12 +37,28 @@ TEST(LineReader, CutsAtEveryKindOfEndWhereverThePieceEnds) {
   }
 }
 
+// 2,048 bytes and a bit of task 3, a line as long as a cut one of task 5, and what others print in between.
+TEST(LineReader, PutsTogetherWhatSrunHasCut) {
+  const std::string a(1024, 'a'), b(1024, 'b'), whole(1024, 'w');
+  const std::string text = "3: " + a + "\n 7: x\n3: " + b + "\n5: " + whole + "\n3: loss: 1\n3: next\n" +
+                           std::string(3, '\0') + "y\n";
+  Rows rows;
+  Assembler sink("file", {}, &rows);
+  Lines lines(&sink);
+  lines.Feed(text);
+  lines.Finish();
+  EXPECT_EQ(lines.seen, (Seen{{" 7: x", 2}, {"3: " + a + b + "loss: 1", 5}, {"3: next", 6}, {"y", 7},
+                              {"5: " + whole, 8}}));
+}
+
 TEST(WithoutAnsi, TakesColoursOut) {
   std::string scratch;
   EXPECT_EQ(WithoutAnsi("\x1b[31mstep: \x1b[38;2;180;60;0m 1\x1b[39m", &scratch), "step:  1");
   EXPECT_EQ(WithoutAnsi("plain", &scratch), "plain");
   EXPECT_EQ(WithoutAnsi("torn \x1b[3", &scratch), "torn ");
   EXPECT_EQ(WithoutAnsi("torn \x1b", &scratch), "torn ");
+  EXPECT_EQ(WithoutAnsi("\x1b(B\x1b[mloss: 1", &scratch), "loss: 1");
+  EXPECT_EQ(WithoutAnsi("\x1b]0;a title\aloss: 1 \x1b]8;;http://x\x1b\\link", &scratch), "loss: 1 link");
 }
 
 TEST(WithoutRank, TakesTheLaunchersPrefixOff) {

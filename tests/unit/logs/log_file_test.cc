@@ -58,6 +58,8 @@ TEST_F(LogFile, SaysWhatStandsInTheWay) {
       {Write("pointer", "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12\n"),
        ": it is a Git LFS pointer"},
       {Write("binary", std::string(100, '\0')), ": it is binary and no TensorBoard event file"},
+      {Write("powershell", std::string("\xff\xfel\0o\0s\0s\0", 10)), ": it is UTF-16, wanted UTF-8"},
+      {Write("unmarked", std::string("s\0t\0e\0p\0 \0001\0\n\0", 14)), ": it is UTF-16, wanted UTF-8"},
       {Write("prose", "hello\nthis is no log\n"), ":1: no step with a loss"},
       {Write("odd.csv", "it,ce\n1,2.5\n2,2.4\n"), ":1: no step with a loss"}};
   for (const auto& [path, wanted] : cases) {

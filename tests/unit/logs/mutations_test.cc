@@ -7,10 +7,9 @@
 #include <string_view>
 #include <utility>
 
-#include "logs/sniff.h"
 #include "support/lcg.h"
 #include "support/paths.h"
-#include "unit/logs/rows.h"
+#include "unit/logs/spoilt.h"
 
 namespace gyrostat::logs {
 namespace {
@@ -26,42 +25,6 @@ std::vector<std::string> OwnLogs() {
 }
 
 bool IsText(const std::string& name) { return name.find(".tfevents") == std::string::npos; }
-
-// As a file would be: the format is found from the bytes.
-Rows ReadAuto(const std::string& bytes) {
-  Rows rows;
-  Assembler assembler("file", {}, &rows);
-  AutoReader reader(&assembler);
-  for (size_t at = 0; at < bytes.size(); at += 1000) reader.Feed(std::string_view(bytes).substr(at, 1000));
-  reader.Finish();
-  assembler.Finish();
-  rows.losses = assembler.losses();
-  return rows;
-}
-
-size_t Steps(const Rows& rows) {
-  size_t steps = 0;
-  for (const RunSeen& run : rows.runs) steps += run.rows.size();
-  return steps;
-}
-
-uint32_t Attempts(const Rows& rows) {
-  uint32_t attempts = 0;
-  for (const RunSeen& run : rows.runs)
-    for (const Row& row : run.rows) attempts = std::max(attempts, row.attempt + 1);
-  return attempts;
-}
-
-template <class Change>
-std::string EachLine(const std::string& text, Change change) {
-  std::string out;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    out += change(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return out;
-}
 
 bool EndsIn(const std::string& name, std::string_view end) {
   return name.size() >= end.size() && name.compare(name.size() - end.size(), end.size(), end) == 0;
@@ -135,6 +98,31 @@ TEST_P(RankMutations, RanksThatPrintInterleaved) {
   }));
   EXPECT_EQ(Steps(rows), steps_);
   EXPECT_EQ(Attempts(rows), 1u);
+}
+
+TEST_P(RankMutations, ATasksLabelAndLongLinesCut) {
+  const Rows rows = ReadAuto(EachLine(text_, Labelled));
+  EXPECT_EQ(Steps(rows), steps_);
+  EXPECT_EQ(Attempts(rows), 1u);
+}
+
+TEST_P(PrintMutations, ColoursBetweenNamesAndValues) {
+  std::string coloured;
+  for (size_t i = 0; i < text_.size(); ++i) {
+    coloured += text_[i];
+    const bool after = i > 0 && text_[i] == ' ' && (text_[i - 1] == ':' || text_[i - 1] == '=');
+    if (after) coloured += i % 3 == 0 ? "\x1b[38;2;180;60;0m" : i % 3 == 1 ? "\x1b(B\x1b[m" : "\x1b]0;title\a";
+  }
+  EXPECT_EQ(Steps(ReadAuto(coloured)), steps_);
+}
+
+TEST_P(Mutations, NulsThatACrashLeft) {
+  std::string holed = text_;
+  // Behind a line's end, where the next block of the file would have begun.
+  const size_t line = holed.find('\n', std::min<size_t>(holed.size() / 2 + kNulBytes, holed.size() - 1));
+  if (line == std::string::npos) GTEST_SKIP() << "it is one line, or shorter than what is looked at first";
+  holed.insert(line + 1, std::string(4096, '\0'));
+  EXPECT_GE(Steps(ReadAuto(holed)) + 1, IsOfRows(GetParam()) ? steps_ : 0);
 }
 
 TEST_P(Mutations, HugeNumbersAndRandomBytes) {

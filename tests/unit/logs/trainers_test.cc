@@ -43,6 +43,7 @@ const Log kLogs[] = {
     {"nemo_text.log", Format::kText, 0, 1, true, true},
     {"olmo_text.log", Format::kText, 0, 1, true, true},
     {"gyrostat.jsonl", Format::kGyrostat, 0, 1, true, true},
+    {"gyrostat_export.jsonl", Format::kGyrostat, 0, 1, true, true},
 };
 
 class Trainers : public ::testing::TestWithParam<Log> {};
