@@ -97,14 +97,22 @@ void AddReading(CLI::App* app, Draft* draft) {
 void AddExport(CLI::App* app, Draft* draft) {
   CLI::App* sub = Add(app, draft, Command::kExport, "export", "The whole history of a run, as a file that replay reads",
                       "  gyrostatctl export my-run > my-run.jsonl\n"
-                      "  gyrostatctl export my-run --format csv > my-run.csv\n"
+                      "  gyrostatctl export my-run --out my-run.jsonl.gz\n"
+                      "  gyrostatctl export my-run --format csv --signals loss,grad_norm --from 1000 > my-run.csv\n"
                       "  gyrostatctl export my-run | gyrostatctl replay -\n"
-                      "Where a step was done twice, after a restart, the newer value is the one that is kept.\n");
+                      "jsonl holds every report to the last bit, and each attempt's model in a header of its own: a\n"
+                      "replay of the whole finds what the daemon found. csv holds the values alone.\n"
+                      "--json asks for jsonl; with --out it prints what was written, as one object.\n");
   AddRun(sub, draft);
-  sub->add_option("--format", draft->request.export_format,
-                  "jsonl: with the model, arrays nested; csv: one column a value")
-      ->check(CLI::IsMember({"jsonl", "csv"}))
-      ->default_str("jsonl");
+  Request& request = draft->request;
+  sub->add_option("--format", request.export_format,
+                  "jsonl (default): with the model, arrays nested; csv: a column for each value")
+      ->check(CLI::IsMember({"jsonl", "csv"}));
+  sub->add_option("--out", request.out, "Write this file, gzipped where its name ends in .gz")->option_text("FILE");
+  sub->add_option("--signals", request.signals, "Only these, with commas between; user scalars too")
+      ->delimiter(',')->option_text("A,B,...");
+  sub->add_option("--from", request.from_step, "First step")->option_text("STEP");
+  sub->add_option("--to", request.to_step, "Last step")->option_text("STEP");
 }
 
 void AddActing(CLI::App* app, Draft* draft) {
@@ -363,8 +371,14 @@ void Finish(const Environment& environment, Draft* draft) {
   if (request.command == Command::kQkClip) FinishQkClip(draft);
   if (request.command == Command::kWarmup) FinishWarmup(draft);
   if (request.command == Command::kReplay) FinishReplay(draft);
-  if (request.command == Command::kSeries) {
-    if (request.head && !request.layer) Refuse("--head needs --layer: heads are counted within a layer");
+  if (request.command == Command::kExport) {
+    if (request.json && request.out.empty() && request.export_format == "csv")
+      Refuse("--json prints objects and --format csv none; wanted one of them, or --out FILE");
+    if (request.export_format.empty()) request.export_format = "jsonl";
+  }
+  if (request.command == Command::kSeries && request.head && !request.layer)
+    Refuse("--head needs --layer: heads are counted within a layer");
+  if (request.command == Command::kSeries || request.command == Command::kExport) {
     if (request.from_step && request.to_step && *request.from_step > *request.to_step)
       Refuse("--from " + std::to_string(*request.from_step) + " is after --to " + std::to_string(*request.to_step));
   }

@@ -12,8 +12,8 @@
 
 namespace gyrostat::ctl {
 
-// Every call but Watch ends within a deadline. UNAVAILABLE and DEADLINE_EXCEEDED mean that no daemon answered; any
-// other error is the daemon's own, with its sentence. Not thread-safe.
+// Every call but Export and Watch ends within a deadline. UNAVAILABLE and DEADLINE_EXCEEDED mean that no daemon
+// answered; any other error is the daemon's own, with its sentence. Not thread-safe.
 class Control {
  public:
   virtual ~Control() = default;
@@ -30,6 +30,11 @@ class Control {
   // Calls `point` for each value, in order of steps.
   virtual absl::Status GetSeries(const v1::GetSeriesRequest& request,
                                  const std::function<void(int64_t step, double value)>& point) = 0;
+
+  // Calls `take` for each message until it returns false (OK) or the last has come (OK). No deadline: a run's whole
+  // history may come, and whoever takes it may be slow.
+  virtual absl::Status Export(const v1::ExportRequest& request,
+                              const std::function<bool(const v1::ExportChunk&)>& take) = 0;
 
   // Calls `view` for each update until it returns false (OK) or the stream breaks (never OK).
   virtual absl::Status Watch(const v1::WatchRequest& request, const std::function<bool(const v1::RunView&)>& view) = 0;

@@ -1,4 +1,4 @@
-// `gyrostatctl export`: a run's history as gyrostat JSONL or as a table, which `replay` reads back.
+// `gyrostatctl export`: a run's history as gyrostat JSONL, which `replay` reads back to the last bit, or as a table.
 #pragma once
 
 #include "ctl/console.h"
@@ -7,10 +7,7 @@
 
 namespace gyrostat::ctl {
 
-// Asks for one series after the other, so it holds the whole history in memory, and the daemon reads a signal once for
-// each of its layers and heads: an array with more than kExportCellsMax of them is left out, and told.
+// Streams: memory does not grow with the run. A table is asked for twice, the first time for its columns.
 int Export(const Request& request, Control* control, const Console& console);
-
-inline constexpr uint32_t kExportCellsMax = 1024;
 
 }  // namespace gyrostat::ctl

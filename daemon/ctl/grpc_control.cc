@@ -82,6 +82,21 @@ class GrpcControl : public Control {
     return ToAbsl(reader->Finish());
   }
 
+  absl::Status Export(const v1::ExportRequest& request,
+                      const std::function<bool(const v1::ExportChunk&)>& take) override {
+    grpc::ClientContext context;
+    Prepare(&context, 0);
+    const auto reader = stub_->Export(&context, request);
+    v1::ExportChunk chunk;
+    while (reader->Read(&chunk)) {
+      if (take(chunk)) continue;
+      context.TryCancel();
+      (void)reader->Finish();  // Cancelled by ourselves: the caller has what it wanted.
+      return absl::OkStatus();
+    }
+    return ToAbsl(reader->Finish());
+  }
+
   absl::Status Watch(const v1::WatchRequest& request, const std::function<bool(const v1::RunView&)>& view) override {
     grpc::ClientContext context;
     Prepare(&context, 0);

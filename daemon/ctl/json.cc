@@ -186,12 +186,24 @@ std::string Json(const v1::RunView& view) {
   return Line(out);
 }
 
-std::string JsonHeader(const v1::RunView& view) {
+std::string JsonHeader(const std::string& run, const v1::ExportAttempt& attempt) {
   Value out;
   out["gyrostat"] = 1;
-  out["run"] = Text(view.summary().run());
-  out["model"] = ModelValue(view.model());
-  out["attn_logit"] = AttnLogitValue(view.attn_logit());
+  out["run"] = Text(run);
+  out["attempt"] = TextOrNull(AttemptHex(attempt.attempt()));
+  out["model"] = ModelValue(attempt.model());
+  out["attn_logit"] = AttnLogitValue(attempt.attn_logit());
+  return Line(out);
+}
+
+std::string JsonExport(const std::string& run, const std::string& file, const std::string& format, uint64_t reports,
+                       uint64_t attempts) {
+  Value out;
+  out["run"] = Text(run);
+  out["file"] = Text(file);
+  out["format"] = Text(format);
+  out["reports"] = reports;
+  out["attempts"] = attempts;
   return Line(out);
 }
 

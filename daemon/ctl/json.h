@@ -19,8 +19,11 @@ std::string Json(const v1::RunSummary& run);
 std::string Json(const v1::Finding& finding);
 std::string Json(const v1::Intervention& intervention);
 std::string Json(const v1::RunView& view);
-// The first object of gyrostat JSONL (design.md §8).
-std::string JsonHeader(const v1::RunView& view);
+// A header of gyrostat JSONL (design.md §8), with the attempt that begins there.
+std::string JsonHeader(const std::string& run, const v1::ExportAttempt& attempt);
+// What export --out tells under --json.
+std::string JsonExport(const std::string& run, const std::string& file, const std::string& format, uint64_t reports,
+                       uint64_t attempts);
 std::string JsonPoint(int64_t step, double value);
 std::string JsonMode(const std::string& run, v1::Mode mode);
 

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "ctl/progress.h"
 #include "ctl/render.h"
 #include "ctl/replay_html.h"
 #include "ctl/replay_page.h"
@@ -19,27 +20,6 @@ namespace gyrostat::ctl {
 namespace {
 
 constexpr uint64_t kProgressFromBytes = uint64_t{8} << 20;  // What is smaller is read before one has looked.
-
-// One line on the error stream's terminal, rewritten as the file is read.
-class ProgressLine {
- public:
-  ProgressLine(const Console& console, std::string file) : console_(console), file_(std::move(file)) {}
-  ~ProgressLine() {
-    if (shown_ >= 0) console_.err << "\r\x1b[K" << std::flush;
-  }
-  void operator()(uint64_t done, uint64_t total) {
-    if (!console_.err_terminal || total < kProgressFromBytes) return;
-    const int percent = static_cast<int>(100 * std::min(done, total) / total);
-    if (percent == shown_) return;
-    shown_ = percent;
-    console_.err << "\r\x1b[K" << Escape(file_) << " " << percent << " %" << std::flush;
-  }
-
- private:
-  const Console& console_;
-  std::string file_;
-  int shown_ = -1;
-};
 
 // True: the page is written.
 bool WriteHtml(const std::string& file, const std::vector<Replayed>& runs, const Console& console) {
@@ -88,7 +68,7 @@ int ReplayFiles(const Request& request, const Console& console, const Thresholds
   std::vector<Replayed> pages;
   for (const std::string& file : request.files) {
     Replay replay(*options);
-    ProgressLine progress(console, file);
+    ProgressLine progress(console, file, kProgressFromBytes);
     const logs::ReadOutcome outcome = logs::ReadLog(
         file, request.reading, &replay, [&progress](uint64_t done, uint64_t total) { progress(done, total); });
     for (Replayed& run : replay.Take(file, outcome)) {

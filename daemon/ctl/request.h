@@ -61,6 +61,8 @@ struct Request {
   std::vector<std::string> files, rules;  // replay; rules are names that ctl/judge.h knows.
   logs::ReadOptions reading;
   std::string export_format;  // export: "jsonl" or "csv".
+  std::string out;            // export; empty: the output stream.
+  std::vector<std::string> signals;  // export; empty: all.
   std::string model, html, config;  // replay: files, model also a preset's name; empty: none.
   std::string data_dir;  // doctor; empty: ask the daemon.
   double tau = 0;        // qk-clip

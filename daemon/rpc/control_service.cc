@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "rpc/convert.h"
+#include "rpc/export_stream.h"
 #include "rpc/grpc_status.h"
 #include "rpc/render.h"
 #include "rpc/series_stream.h"
@@ -14,6 +15,7 @@ namespace gyrostat::rpc {
 namespace {
 
 constexpr size_t kAuthorBytesMax = 128, kReasonBytesMax = 1024;
+constexpr uint32_t kExportsOpenMax = 4;  // Each holds one page, 64 reports.
 constexpr uint32_t kSeriesOpenMax = 16;  // Each holds one whole series, some 16 bytes a step.
 constexpr uint32_t kIntervalMsMin = 100, kIntervalMsMax = 60000, kIntervalMsDefault = 1000;
 // Rows of one answer: below the 4 MiB that gRPC's clients take by default.
@@ -287,6 +289,23 @@ grpc::ServerWriteReactor<v1::SeriesChunk>* ControlService::GetSeries(grpc::Callb
     stream->Begin(absl::ResourceExhaustedError("too many reads of the history wait already; ask again later"));
   }
   return stream;
+}
+
+grpc::ServerWriteReactor<v1::ExportChunk>* ControlService::Export(grpc::CallbackServerContext* context,
+                                                                  const v1::ExportRequest* request) {
+  if (const auto run = FindRun(request->run()); !run.ok()) return new Refusal<v1::ExportChunk>(run.status());
+  auto query = FromWire(*request);
+  if (!query.ok()) return new Refusal<v1::ExportChunk>(query.status());
+  if (exports_open_ >= kExportsOpenMax) {
+    probe_->history_refused_total.Add();
+    return new Refusal<v1::ExportChunk>(absl::ResourceExhaustedError(
+        std::to_string(kExportsOpenMax) + " runs are being exported already; ask again later"));
+  }
+  ExportOptions options{.query = *std::move(query), .signals = {request->signals().begin(), request->signals().end()}};
+  const auto stream =
+      std::make_shared<ExportStream>(std::move(options), context, history_, disk_, probe_, &exports_open_);
+  stream->Begin();
+  return stream.get();
 }
 
 grpc::ServerWriteReactor<v1::RunView>* ControlService::Watch(grpc::CallbackServerContext* context,

@@ -57,6 +57,8 @@ class ControlService final : public v1::ControlService::CallbackService {
                                     v1::SetModeResponse* response) override;
   grpc::ServerWriteReactor<v1::SeriesChunk>* GetSeries(grpc::CallbackServerContext* context,
                                                        const v1::GetSeriesRequest* request) override;
+  grpc::ServerWriteReactor<v1::ExportChunk>* Export(grpc::CallbackServerContext* context,
+                                                    const v1::ExportRequest* request) override;
   grpc::ServerWriteReactor<v1::RunView>* Watch(grpc::CallbackServerContext* context,
                                                const v1::WatchRequest* request) override;
   grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context, const v1::GetStatusRequest* request,
@@ -79,7 +81,7 @@ class ControlService final : public v1::ControlService::CallbackService {
   const base::Clock* const clock_;
   const std::function<DaemonStatus()> status_;
   WatchSet watches_;
-  std::atomic<uint32_t> series_open_{0};
+  std::atomic<uint32_t> series_open_{0}, exports_open_{0};
 
   base::Mutex mutex_;
   std::string grpc_address_ GYROSTAT_GUARDED_BY(mutex_);

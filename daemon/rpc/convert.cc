@@ -360,6 +360,21 @@ std::optional<model::Mode> FromWire(v1::Mode in) {
   }
 }
 
+namespace {
+
+constexpr int kExportSignalsMax = 256;
+
+template <class Request, class Query>
+absl::Status StepsOf(const Request& in, Query* out) {
+  if (in.has_from_step()) out->from_step = in.from_step();
+  if (in.has_to_step()) out->to_step = in.to_step();
+  if (out->from_step && out->to_step && *out->from_step > *out->to_step)
+    return Refuse("to_step", std::to_string(*out->to_step), "at least from_step = " + std::to_string(*out->from_step));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::StatusOr<engine::SeriesQuery> FromWire(const v1::GetSeriesRequest& in) {
   engine::SeriesQuery out;
   out.run = in.run();
@@ -380,10 +395,19 @@ absl::StatusOr<engine::SeriesQuery> FromWire(const v1::GetSeriesRequest& in) {
     return Refuse("layer", "absent", "the layer of head " + std::to_string(in.head()));
   if (in.has_layer()) out.layer = in.layer();
   if (in.has_head()) out.head = in.head();
-  if (in.has_from_step()) out.from_step = in.from_step();
-  if (in.has_to_step()) out.to_step = in.to_step();
-  if (out.from_step && out.to_step && *out.from_step > *out.to_step)
-    return Refuse("to_step", std::to_string(*out.to_step), "at least from_step = " + std::to_string(*out.from_step));
+  if (absl::Status steps = StepsOf(in, &out); !steps.ok()) return steps;
+  return out;
+}
+
+absl::StatusOr<engine::ReportQuery> FromWire(const v1::ExportRequest& in) {
+  engine::ReportQuery out;
+  out.run = in.run();
+  if (in.signals_size() > kExportSignalsMax)
+    return Refuse("signals", std::to_string(in.signals_size()) + " names", "at most " +
+                                                                              std::to_string(kExportSignalsMax));
+  for (const std::string& name : in.signals())
+    if (!model::IsValidName(name)) return Refuse("signals", Quoted(name), "the name of a signal or of a user scalar");
+  if (absl::Status steps = StepsOf(in, &out); !steps.ok()) return steps;
   return out;
 }
 

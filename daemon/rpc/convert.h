@@ -52,6 +52,7 @@ absl::Status FromWire(const v1::Ack& in, const model::ModelSpec& spec, model::Ac
 std::optional<model::Mode> FromWire(v1::Mode in);
 
 absl::StatusOr<engine::SeriesQuery> FromWire(const v1::GetSeriesRequest& in);
+absl::StatusOr<engine::ReportQuery> FromWire(const v1::ExportRequest& in);
 
 // INVALID_ARGUMENT when `run` cannot be the name of a run.
 absl::Status CheckRunName(const std::string& field, const std::string& run);

@@ -1,6 +1,7 @@
 #include "rpc/render.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <span>
@@ -213,6 +214,53 @@ void ToWire(const model::ModelSpec& in, v1::ModelSpec* out) {
   if (in.schedule_peak) out->mutable_schedule()->set_peak(*in.schedule_peak);
   if (in.warmup_steps) out->mutable_schedule()->set_warmup_steps(*in.warmup_steps);
   if (in.total_steps) out->mutable_schedule()->set_total_steps(*in.total_steps);
+}
+
+void ToWire(const model::Hello& in, const model::AttemptId& attempt, v1::ExportAttempt* out) {
+  out->set_attempt(Bytes(attempt));
+  ToWire(in.model, out->mutable_model());
+  ToWire(in.attn_logit, out->mutable_attn_logit());
+}
+
+void ToWire(const model::Report& in, const std::set<std::string>& names, v1::Report* out) {
+  const auto wanted = [&names](const auto& name) { return names.empty() || names.contains(std::string(name)); };
+  out->set_sequence(in.sequence);
+  out->set_epoch(in.epoch);
+  out->set_boundary(in.boundary);
+  out->set_step(in.step);
+  out->set_ledger_version(in.ledger_version);
+  out->set_step_time_ms(in.step_time_ms);
+  out->set_dropped_hot(in.dropped_hot);
+  out->set_dropped_unacked(in.dropped_unacked);
+  out->set_attn_logit_kind(ToWire(in.attn_logit_kind));
+  if (in.local_clips.applied.size() > 0) {
+    v1::LocalClips* clips = out->mutable_local_clips();
+    clips->set_boundary(in.local_clips.boundary);
+    clips->set_ledger_version_before(in.local_clips.ledger_version_before);
+    clips->set_ledger_version_after(in.local_clips.ledger_version_after);
+    const model::LedgerDelta& applied = in.local_clips.applied;
+    clips->mutable_applied()->mutable_layer()->Add(applied.layer.begin(), applied.layer.end());
+    clips->mutable_applied()->mutable_head()->Add(applied.head.begin(), applied.head.end());
+    clips->mutable_applied()->mutable_ticks()->Add(applied.ticks.begin(), applied.ticks.end());
+  }
+  for (const model::SignalInfo& info : model::Signals()) {
+    if (!in.Has(info.signal) || !wanted(info.name)) continue;
+    if (model::IsScalar(info.signal)) {
+      out->add_scalar_signals(static_cast<uint32_t>(info.signal));
+      out->add_scalars(in.Scalar(info.signal));
+      continue;
+    }
+    static_assert(std::endian::native == std::endian::little);
+    const std::span<const float> values = in.Array(info.signal);
+    v1::SignalValues* array = out->add_arrays();
+    array->set_signal(static_cast<uint32_t>(info.signal));
+    array->set_values(values.data(), values.size_bytes());
+  }
+  for (const auto& [name, value] : in.user) {
+    if (!wanted(name)) continue;
+    out->add_user_names(name);
+    out->add_user_values(value);
+  }
 }
 
 }  // namespace gyrostat::rpc

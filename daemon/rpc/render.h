@@ -1,6 +1,7 @@
 // To the wire: orders for jobs, and what operators are shown. The other direction, where judging happens, is convert.h.
 #pragma once
 
+#include <set>
 #include <string>
 
 #include "engine/views.h"
@@ -22,5 +23,8 @@ void ToWire(const model::Finding& in, const std::string& run, const model::Attem
 void ToWire(const model::Intervention& in, const std::string& run, const model::AttemptId& attempt,
             v1::Intervention* out);
 void ToWire(const model::ModelSpec& in, v1::ModelSpec* out);
+void ToWire(const model::Hello& in, const model::AttemptId& attempt, v1::ExportAttempt* out);
+// Bit for bit. Of signals and user scalars those that `names` has; all where it is empty.
+void ToWire(const model::Report& in, const std::set<std::string>& names, v1::Report* out);
 
 }  // namespace gyrostat::rpc

@@ -1,5 +1,6 @@
 """gyrostatctl replay, export and check-model from the outside: whole files in, objects out, and the same findings as a
 live daemon has."""
+import gzip
 import json
 import os
 import subprocess
@@ -81,6 +82,55 @@ def test_an_export_replays_to_what_the_daemon_found(daemon, tmp_path, format):
         assert {each["detector"] for each in run["findings"]} >= {"attn_logit"}
     else:
         assert run["findings"] == wanted
+
+
+def load(daemon, run, **options):
+    words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    subprocess.run([BIN / "gyrostat-loadgen", "--address", daemon.grpc, "--run", run, *words], check=True,
+                   capture_output=True, timeout=120)
+
+
+def found(daemon, run):
+    live = objects(ctl("findings", run, "--json", "--address", daemon.grpc))
+    return [{key: value for key, value in each.items() if key not in LIVE_ONLY} for each in live
+            if each["detector"] != "silence"]
+
+
+def test_attempts_and_wide_arrays_are_exported_whole(daemon, tmp_path):
+    load(daemon, "again", scenario="spike", steps=200, layers=40, heads=40)
+    load(daemon, "again", scenario="runaway", steps=170, layers=40, heads=40)
+    path = tmp_path / "again.jsonl.gz"
+    (told,) = objects(ctl("export", "again", "--out", path, "--json", "--address", daemon.grpc))
+    assert told == {"run": "again", "file": str(path), "format": "jsonl", "reports": 370, "attempts": 2}
+    with gzip.open(path, "rt") as lines:
+        rows = [json.loads(line) for line in lines]
+    heads = [row for row in rows if "gyrostat" in row]
+    assert len(heads) == 2 and len({head["attempt"] for head in heads}) == 2
+    assert heads[0]["model"]["heads"] == 40 and heads[0]["attn_logit"]["kind"] == "exact"
+    maxima = rows[1]["attn_logit_max"]
+    assert len(maxima) == 40 and {len(layer) for layer in maxima} == {40}
+    (run,) = objects(ctl("replay", "--json", path))
+    assert run["run"] == "again" and run["steps"] == 200 and run["warnings"] == []
+    assert run["findings"] == found(daemon, "again")
+    assert {each["detector"] for each in run["findings"]} >= {"loss_spike", "attn_logit"}
+
+
+def test_some_steps_and_some_signals(daemon, tmp_path):
+    done = ctl("export", "live", "--from", "10", "--to", "12", "--signals", "loss,attn_logit_max", "--address",
+               daemon.grpc)
+    rows = [json.loads(line) for line in done.stdout.splitlines()][1:]
+    assert [row["step"] for row in rows] == [10, 11, 12]
+    assert all(set(row) <= {"step", "loss", "attn_logit_max", "report"} for row in rows)
+    done = ctl("export", "live", "--format", "csv", "--from", "10", "--to", "12", "--signals", "loss", "--address",
+               daemon.grpc)
+    assert done.stdout.splitlines()[0] == "step,attempt,loss" and len(done.stdout.splitlines()) == 4
+    done = ctl("export", "live", "--from", "100000", "--address", daemon.grpc)
+    assert done.returncode == 1 and done.stderr == "gyrostatctl: live has no reports of these steps.\n"
+    done = ctl("export", "live", "--signals", "no_such", "--address", daemon.grpc)
+    assert done.stderr == "gyrostatctl: no report has no_such.\n"
+    done = ctl("export", "dead", "--out", tmp_path / "dead.jsonl", "--address", daemon.grpc)
+    assert done.returncode == 1 and "run dead is not known" in done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_check_model_knows_config_json(tmp_path):

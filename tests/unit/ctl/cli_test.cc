@@ -39,8 +39,8 @@ TEST(Parse, CommonOptionsStandBeforeOrAfterEveryCommand) {
   const std::vector<std::vector<std::string>> commands = {
       {"runs"}, {"show", "r"}, {"findings", "r"}, {"interventions", "r"}, {"approve", "r/1"},
       {"reject", "r/1", "--reason", "no"}, {"mode", "r", "act"}, {"watch", "r"}, {"series", "r", "loss"},
-      {"doctor"}, {"check-config", "f"}, {"qk-clip", "--tau", "1", "--logits", "1"}, {"completion", "bash"},
-      {"deepnorm", "--arch", "decoder", "--layers", "2"},
+      {"export", "r"}, {"doctor"}, {"check-config", "f"}, {"qk-clip", "--tau", "1", "--logits", "1"},
+      {"completion", "bash"}, {"deepnorm", "--arch", "decoder", "--layers", "2"},
       {"warmup", "--kind", "const", "--peak", "1", "--warmup", "9", "--at", "3"}};
   for (std::vector<std::string> words : commands) {
     EXPECT_FALSE(Accepted(words).json) << words[0];
@@ -122,6 +122,19 @@ TEST(Parse, SeriesBoundsStepsAndPlaces) {
             "--head needs --layer: heads are counted within a layer");
   EXPECT_EQ(Refused({"series", "gpt", "loss", "--from", "9", "--to", "8"}), "--from 9 is after --to 8");
   EXPECT_NE(Refused({"series", "gpt", "loss", "--layer", "-1"}).find("--layer"), std::string::npos);
+}
+
+TEST(Parse, ExportChoosesFormatFileStepsAndSignals) {
+  EXPECT_EQ(Accepted({"export", "gpt"}).export_format, "jsonl");
+  const Request request = Accepted({"export", "gpt", "--format", "csv", "--out", "f.csv.gz", "--from", "3", "--to", "5",
+                                    "--signals", "loss,grad_norm", "--signals", "tokens", "--json"});
+  EXPECT_EQ(request.export_format, "csv");
+  EXPECT_EQ(request.out, "f.csv.gz");
+  EXPECT_EQ(request.from_step, 3);
+  EXPECT_EQ(request.signals, (std::vector<std::string>{"loss", "grad_norm", "tokens"}));
+  EXPECT_EQ(Refused({"export", "gpt", "--format", "csv", "--json"}),
+            "--json prints objects and --format csv none; wanted one of them, or --out FILE");
+  EXPECT_EQ(Refused({"export", "gpt", "--from", "9", "--to", "8"}), "--from 9 is after --to 8");
 }
 
 TEST(Parse, RejectNeedsAReason) { EXPECT_EQ(Refused({"reject", "gpt/1"}), "--reason is required"); }

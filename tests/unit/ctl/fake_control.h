@@ -24,6 +24,9 @@ class FakeControl : public Control {
   // none).
   std::vector<v1::RunView> views;
   std::deque<absl::Status> watch_ends;
+  // Export sends `chunks`, then ends with this.
+  std::vector<v1::ExportChunk> chunks;
+  absl::Status export_end;
   int connections = 0;
 
   v1::ListFindingsRequest asked_findings;
@@ -33,6 +36,7 @@ class FakeControl : public Control {
   v1::Mode start_mode = v1::OBSERVE;  // Of new runs, once SetMode was called.
   v1::GetSeriesRequest asked_series;
   v1::WatchRequest watched;
+  v1::ExportRequest exported;
 
   absl::StatusOr<v1::ListRunsResponse> ListRuns() override { return Or(runs); }
   absl::StatusOr<v1::GetRunResponse> GetRun(const std::string&) override { return Or(run); }
@@ -69,6 +73,13 @@ class FakeControl : public Control {
     if (!failure.ok()) return failure;
     for (const auto& [step, value] : series) point(step, value);
     return absl::OkStatus();
+  }
+  absl::Status Export(const v1::ExportRequest& request,
+                      const std::function<bool(const v1::ExportChunk&)>& take) override {
+    exported = request;
+    for (const v1::ExportChunk& each : chunks)
+      if (!take(each)) return absl::OkStatus();
+    return export_end;
   }
   absl::Status Watch(const v1::WatchRequest& request, const std::function<bool(const v1::RunView&)>& view) override {
     watched = request;
