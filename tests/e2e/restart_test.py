@@ -57,3 +57,30 @@ def test_a_killed_daemon_resumes_the_run_and_training_does_not_notice(tmp_path):
     assert max(map(max, guarded.maxima[-100:])) <= 2.5 * TAU
     with_daemon, without = guarded.seconds[60:120], guarded.seconds[121:150]
     assert statistics.median(without) < 2 * statistics.median(with_daemon)  # A blocked step would be seconds.
+
+
+def test_a_run_that_outlived_its_daemon_exports_to_what_was_found(tmp_path):
+    daemon = gyrostatd.Daemon(tmp_path, grpc_port=free_port())
+    with daemon:
+        watched = job.Job(daemon, "survivor", seed=0)
+        watched.advance(90)
+        daemon.kill()
+        watched.advance(20)
+        daemon.start()
+        while job.ctl(daemon, "runs")[0]["step"] < 110:
+            watched.advance(5)
+            assert len(watched.losses) < 1000, "the client did not come back"
+        watched.advance(120)
+        steps = len(watched.losses)
+        gyrostatd.wait_until(lambda: job.ctl(daemon, "runs")[0]["step"] == steps - 1, "the newest step arrived")
+        watched.monitor.close()
+        # `silence` is of the clock; all else is of the reports.
+        live = [each for each in job.ctl(daemon, "findings", "survivor") if each["detector"] != "silence"]
+        assert live
+        path = tmp_path / "survivor.jsonl.gz"
+        (told,) = job.ctl(daemon, "export", "survivor", "--out", path)
+        assert (told["reports"], told["attempts"]) == (steps, 1)
+        (run,) = job.ctl(daemon, "replay", path)
+        assert run["steps"] == steps and run["warnings"] == []
+        here = {"id", "run", "attempt", "episode"}
+        assert run["findings"] == [{key: each[key] for key in each.keys() - here} for each in live]
