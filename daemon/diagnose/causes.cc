@@ -1,5 +1,6 @@
 #include "diagnose/causes.h"
 
+#include <algorithm>
 #include <optional>
 
 namespace gyrostat::diagnose {
@@ -8,6 +9,10 @@ namespace {
 using model::Failure;
 using model::Finding;
 using model::Signal;
+
+// By how much the gradient norm leads the loss where the optimizer is at fault; a batch moves both at its own step.
+// Five steps in the one public log that shows it (a Megatron run, gradient norm 15 at 1597, loss up at 1602).
+constexpr model::Step kLeadStepsMin = 2, kLeadStepsMax = 32;
 
 std::optional<Failure> FailureOf(Cause cause) {
   switch (cause) {
@@ -27,16 +32,27 @@ bool IsStream(Signal s) {
          s == Signal::kMlpOutMs;
 }
 
-Votes Nonfinite(const Finding& f, const model::ModelSpec& spec) {
-  if (IsStream(f.signal) && spec.compute_dtype == "fp16") return {{{Cause::kHalfOverflow, 2}, {Cause::kNumeric, 1}}};
+Votes Nonfinite(const Finding& f, const Company& company, const model::ModelSpec& spec) {
+  if (IsStream(f.signal) && spec.compute_dtype == "fp16") return {{{Cause::kHalfOverflow, 4}, {Cause::kNumeric, 1}}};
+  if (company.forerunner) return {{{Cause::kSlowDivergence, 2}, {}}};
   if (f.signal == Signal::kAttnLogitMax) return {{{Cause::kNumeric, 1.5}, {Cause::kAttentionLogits, 1}}};
   if (f.signal == Signal::kLossScale) return {{{Cause::kLossScale, 1}, {Cause::kNumeric, 1}}};
-  return {{{Cause::kNumeric, 1.5}, {}}};
+  return {{{Cause::kNumeric, company.lasting_nonfinite ? 3 : 1.5}, {}}};
 }
 
-Votes Spike(const Finding& f) {
+Votes Spike(const Finding& f, const Company& company) {
+  if (company.lasting_nonfinite && !f.healed.value_or(false)) return {{{Cause::kSlowDivergence, 2}, {}}};
+  if (company.gradient_led) return {{{Cause::kOptimizer, 2}, {Cause::kBadData, 1}}};
   if (f.healed.value_or(false)) return {{{Cause::kBadData, 2}, {}}};
   return {{{Cause::kBadData, 1}, {Cause::kSlowDivergence, f.severity == model::Severity::kCritical ? 2.0 : 0.5}}};
+}
+
+// A loss or gradient that runs off, as against something that has nothing to do with it.
+bool CanEndInNan(const Finding& f) {
+  constexpr std::array<std::string_view, 7> kRunOff = {"loss_spike",     "grad_spike", "divergence",  "grad_growth",
+                                                       "grad_roughness", "warmup",     "update_ratio"};
+  return f.severity > model::Severity::kInfo && !f.healed.value_or(false) &&
+         std::find(kRunOff.begin(), kRunOff.end(), f.detector) != kRunOff.end();
 }
 
 struct Known {
@@ -52,7 +68,8 @@ constexpr std::array kKnown = {
     Known{"attn_logit", {{{Cause::kAttentionLogits, 3}, {}}}},
     Known{"attn_entropy", {{{Cause::kAttentionLogits, 2}, {}}}},
     Known{"log_z", {{{Cause::kOutputLogits, 3}, {}}}},
-    Known{"headroom", {{{Cause::kHalfOverflow, 3}, {}}}},
+    // What counts the steps until the end outweighs what may lead there.
+    Known{"headroom", {{{Cause::kHalfOverflow, 4}, {}}}},
     Known{"depth_profile", {{{Cause::kDeadDepth, 1}, {Cause::kHalfOverflow, 0.5}}}},
     Known{"dead_depth", {{{Cause::kDeadDepth, 3}, {}}}},
     Known{"spike_score", {{{Cause::kBadData, 0.5}, {Cause::kOptimizer, 0.5}}}},
@@ -60,6 +77,7 @@ constexpr std::array kKnown = {
     Known{"update_ratio", {{{Cause::kOptimizer, 2.5}, {}}}},
     Known{"adam_eps", {{{Cause::kOptimizer, 2.5}, {}}}},
     Known{"rank_outlier", {{{Cause::kRank, 4}, {}}}},
+    Known{"policy", {{{Cause::kIntervention, 3}, {}}}},
     Known{"silence", {{{Cause::kSilence, 1}, {}}}},
 };
 
@@ -81,6 +99,7 @@ const char* Token(Cause v) {
     case Cause::kOptimizer: return "optimizer";
     case Cause::kNumeric: return "numeric";
     case Cause::kSilence: return "silence";
+    case Cause::kIntervention: return "intervention";
   }
   return "";
 }
@@ -89,7 +108,7 @@ std::string_view Sentence(Cause cause) {
   switch (cause) {
     case Cause::kUnknown: return "Something is wrong that no detector explains";
     case Cause::kPostNormCollapse: return "The first blocks stop learning: the warm-up is too fast";
-    case Cause::kSlowDivergence: return "The run diverges slowly";
+    case Cause::kSlowDivergence: return "The run diverges";
     case Cause::kAttentionLogits: return "Attention logits run away";
     case Cause::kOutputLogits: return "Output logits drift";
     case Cause::kHalfOverflow: return "The residual stream outgrows fp16";
@@ -101,16 +120,38 @@ std::string_view Sentence(Cause cause) {
     case Cause::kOptimizer: return "The optimizer's updates are off";
     case Cause::kNumeric: return "NaN or Inf without a forerunner";
     case Cause::kSilence: return "The job no longer reports";
+    case Cause::kIntervention: return "Interventions fail or do not help";
   }
   return "";
 }
 
-Votes VotesOf(const Finding& finding, const model::ModelSpec& spec) {
+Company CompanyOf(const std::vector<Finding>& findings) {
+  Company company;
+  const auto earlier = [](std::optional<model::Step>* step, model::Step seen) {
+    *step = std::min(step->value_or(seen), seen);
+  };
+  std::optional<model::Step> loss;
+  for (const Finding& f : findings) {
+    if (f.detector == "nonfinite" && f.severity == model::Severity::kCritical && !f.step_end)
+      earlier(&company.lasting_nonfinite, f.step_begin);
+    if (f.detector == "loss_spike") earlier(&loss, f.step_begin);
+    if (f.detector == "loss_spike" || f.detector == "grad_spike") ++company.spikes;
+  }
+  for (const Finding& f : findings) {
+    if (company.lasting_nonfinite && f.step_begin < *company.lasting_nonfinite && CanEndInNan(f))
+      company.forerunner = true;
+    if (loss && f.detector == "grad_spike" && f.step_begin <= *loss && *loss - f.step_begin <= kLeadStepsMax)
+      company.gradient_led = company.gradient_led || *loss - f.step_begin >= kLeadStepsMin;
+  }
+  return company;
+}
+
+Votes VotesOf(const Finding& finding, const Company& company, const model::ModelSpec& spec) {
   const model::Architecture& architecture = model::ArchitectureOf(spec);
   const bool closed = architecture.post_norm_family || architecture.placement == model::NormPlacement::kMix;
   const Cause stuck = closed ? Cause::kPostNormCollapse : Cause::kSlowDivergence;
-  if (finding.detector == "nonfinite") return Nonfinite(finding, spec);
-  if (finding.detector == "loss_spike" || finding.detector == "grad_spike") return Spike(finding);
+  if (finding.detector == "nonfinite") return Nonfinite(finding, company, spec);
+  if (finding.detector == "loss_spike" || finding.detector == "grad_spike") return Spike(finding, company);
   if (finding.detector == "grad_profile") return {{{stuck, closed ? 3.0 : 1.0}, {}}};
   if (finding.detector == "warmup") return {{{stuck, 2}, {}}};
   if (finding.detector == "instrument")
@@ -130,26 +171,56 @@ double Prior(Cause cause, const model::ModelSpec& spec) {
 std::string Likely(Cause cause, const model::ModelSpec& spec) {
   const model::Architecture& architecture = model::ArchitectureOf(spec);
   if (architecture.placement == model::NormPlacement::kUnknown) return {};
-  const std::string name(architecture.name);
   const std::optional<Failure> failure = FailureOf(cause);
-  if (failure && !model::IsProne(spec, *failure))
+  if (!failure || cause == Cause::kBadData) return {};  // It comes to every model alike.
+  const bool normed = spec.qk_norm == model::QkNorm::kPerHead || spec.qk_norm == model::QkNorm::kFlattened;
+  const std::string name = std::string(architecture.name) + (normed ? " with QK-norm" : "");
+  if (!model::IsProne(spec, *failure))
     return "A model of placement " + name + " as declared seldom fails this way: is the declaration right?";
-  std::string text = "Likeliest failures of models of placement " + name + ", in this order: ";
-  for (size_t i = 0; i < architecture.prone.size(); ++i) {
-    if (i > 0) text += "; ";
-    text += model::Describe(architecture.prone[i]);
-  }
-  return text + ".";
+  if (architecture.prone.front() == *failure) return "It is the likeliest failure of models of placement " + name + ".";
+  return "Models of placement " + name + " are prone to it. Likelier still: " +
+         std::string(model::Describe(architecture.prone.front())) + ".";
 }
 
-Advice AdviceFor(Cause cause, const Diagnosis& diagnosis, const model::ModelSpec& spec) {
-  if (cause == Cause::kBadData) {
-    const std::string step = std::to_string(diagnosis.first_step);
-    return {std::nullopt, "Look at the batches from step " + step + " on. No order to the job: such spikes heal."};
-  }
+namespace {
+
+// What model/ knows of the placement; of an unknown one it cannot say which it means.
+std::string Cure(model::Failure failure, const model::ModelSpec& spec) {
+  const bool unknown = model::ArchitectureOf(spec).placement == model::NormPlacement::kUnknown;
+  if (unknown && failure == Failure::kSlowDivergence) return "A lower learning rate helps, the earlier the better.";
+  return std::string(model::AdviceFor(spec, failure).why);
+}
+
+// Where values are NaN no order to the job repairs them, whatever the cause.
+std::optional<Advice> AdviceAfterNan(Cause cause, const Company& company, const model::ModelSpec& spec) {
+  if (!company.lasting_nonfinite || cause == Cause::kInstrument || cause == Cause::kSilence) return std::nullopt;
+  const model::Step since = *company.lasting_nonfinite;
+  if (since <= 1)
+    return Advice{std::nullopt, "It is so from the first step on: no checkpoint helps. Look at the input, the "
+                                "initialisation and the dtype."};
+  std::string text = "Go back to a checkpoint from before step " + std::to_string(since) + ". ";
+  if (const std::optional<Failure> failure = FailureOf(cause); failure && cause != Cause::kBadData)
+    text += Cure(*failure, spec);
+  else
+    text += "If the step does not give the same value again, suspect the hardware; if it does, the batch or the code.";
+  return Advice{model::InterventionKind::kRollback, std::move(text)};
+}
+
+std::string AdviceOnData(const Company& company, const Diagnosis& diagnosis) {
+  if (company.spikes >= kRecurringSpikes)
+    return "If the same steps spike again on the same data, it is the data; if not, the learning rate or Adam's beta2 "
+           "is too high.";
+  const std::string text = "Look at the batches from step " + std::to_string(diagnosis.first_step) + " on.";
+  return diagnosis.healed.value_or(false) ? text : text + " No order to the job yet: most such spikes heal.";
+}
+
+}  // namespace
+
+Advice AdviceFor(Cause cause, const Company& company, const Diagnosis& diagnosis, const model::ModelSpec& spec) {
+  if (auto advice = AdviceAfterNan(cause, company, spec)) return *std::move(advice);
+  if (cause == Cause::kBadData) return {std::nullopt, AdviceOnData(company, diagnosis)};
   if (const std::optional<Failure> failure = FailureOf(cause)) {
-    const model::Advice advice = model::AdviceFor(spec, *failure);
-    return {advice.kind, std::string(advice.why)};
+    return {model::AdviceFor(spec, *failure).kind, Cure(*failure, spec)};
   }
   switch (cause) {
     case Cause::kRank: {
@@ -169,6 +240,8 @@ Advice AdviceFor(Cause cause, const Diagnosis& diagnosis, const model::ModelSpec
     case Cause::kNumeric:
       return {model::InterventionKind::kCheckpoint, "Keep the last healthy checkpoint. If the step does not reproduce "
                                                     "the value, suspect the hardware."};
+    case Cause::kIntervention:
+      return {std::nullopt, "The evidence says what to change; until then take it that nothing holds the run."};
     case Cause::kSilence:
       return {std::nullopt, "Look whether the job still runs, and whether it can reach this daemon."};
     default:

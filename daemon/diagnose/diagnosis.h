@@ -32,16 +32,21 @@ enum class Cause : uint8_t {
   kOptimizer = 11,     // Update sizes, or gradients near Adam's epsilon.
   kNumeric = 12,       // NaN or Inf without a forerunner.
   kSilence = 13,       // The job no longer reports.
+  kIntervention = 14,  // Orders that fail, come too late, or do not help.
 };
 const char* Token(Cause v);
 
 struct Candidate {
   Cause cause = Cause::kUnknown;
   double weight = 0;  // Share of all candidates' weight. (0, 1].
+  template <class Archive>
+  void Fields(Archive& a) { a(cause, weight); }
 };
 
 struct Diagnosis {
   uint64_t episode = 0;
+  bool closed = false;     // Nothing joins it any more (diagnose/episode.h).
+  uint32_t findings = 0;   // Conditions that belong to it, also those that it no longer keeps.
   std::vector<Candidate> ranked;  // Best first, at most 3; never empty.
   model::Severity severity = model::Severity::kInfo;  // The worst of the findings.
   model::Step step_begin = 0;
@@ -59,8 +64,16 @@ struct Diagnosis {
   std::string likely;                 // What this placement makes of it.
   std::string advice;                 // What now, or why nothing.
 
+  // "Less likely: ...", or empty where there is only one candidate.
+  std::string LessLikely() const;
   // All of it as a few short paragraphs for a tired person, without markup.
   std::string Text() const;
+
+  template <class Archive>
+  void Fields(Archive& a) {
+    a(episode, closed, findings, ranked, severity, step_begin, step_end, healed, detector, signal, layer, head, rank,
+      first_step, common_mode, recommend, headline, evidence, likely, advice);
+  }
 };
 
 // The episode must hold at least one finding.

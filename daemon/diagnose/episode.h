@@ -2,7 +2,8 @@
 //
 // The idea: a failure walks through the network, and each detector on its way speaks. What begins while another finding
 // is open, or within `join_steps` after the last word of an episode, is taken to be the same event. An episode is over
-// when everything in it has ended and `join_steps` have passed; a later finding then opens another.
+// when every warning in it has ended and `join_steps` have passed; a later finding then opens another. Information that
+// lasts (heads a little over tau for a whole run) keeps none open, or every later event would join it.
 //
 // Pure: steps are the only clock. Not thread-safe; state can be saved and loaded at any step.
 #pragma once
@@ -27,13 +28,14 @@ struct EpisodeOptions {
 struct Episode {
   uint64_t id = 0;  // Counts from 1 within a run.
   // Each condition once, in the order in which they were first said: as it was when at its worst, with its end and
-  // whether it healed once that was said. `detector` and `key` identify a condition.
+  // whether it healed once that was said, and with its first begin where it came back. `detector` and `key` identify a
+  // condition.
   std::vector<model::Finding> findings;
   uint32_t left_out = 0;        // Conditions beyond findings_max.
   model::Step last_word = 0;    // Step at which something was last said.
   bool closed = false;
 
-  bool AnyOpen() const;
+  bool AnyOpen() const;  // Warnings and worse.
   template <class Archive>
   void Fields(Archive& a) { a(id, findings, left_out, last_word, closed); }
 };
@@ -42,8 +44,12 @@ class EpisodeBook {
  public:
   explicit EpisodeBook(const EpisodeOptions& options) : options_(options) {}
 
-  // Takes what detectors said at `step` (steps may repeat or go back after a rollback). Returns whether the current
-  // episode changed: begun, grown, or closed by time. `info` alone opens no episode, but joins one.
+  // Goes on to `step` (steps may repeat or go back after a rollback: what was said before it is then not in the
+  // future). Returns whether that closes the current episode. Does not allocate.
+  bool Pass(model::Step step);
+
+  // Passes to `step` and takes what detectors said at it. Returns whether the current episode changed: begun, grown, or
+  // closed by time. `info` alone opens no episode, but joins one.
   bool Observe(std::span<const model::Finding> said, model::Step step);
 
   // The current one, or the last; null before the first.

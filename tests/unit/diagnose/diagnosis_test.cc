@@ -138,6 +138,90 @@ TEST(Diagnosis, AnUnlikelyFailureDoubtsTheDeclaration) {
   EXPECT_EQ(Diagnose(Of({Said("ln_input", Severity::kWarning, 10)}), model::ModelSpec()).likely, "");
 }
 
+TEST(Diagnosis, ANanAfterALossThatRanOffIsADivergence) {
+  const Finding nan = Said("nonfinite", Severity::kCritical, 63), spike = Said("loss_spike", Severity::kWarning, 48);
+  const Diagnosis d = Diagnose(Of({spike, nan}), model::ModelSpec());
+  EXPECT_EQ(d.ranked.front().cause, Cause::kSlowDivergence);
+  EXPECT_EQ(d.first_step, 48);
+  EXPECT_EQ(d.recommend, InterventionKind::kRollback);
+  EXPECT_THAT(d.advice, HasSubstr("Go back to a checkpoint from before step 63."));
+  // A spike that healed before has nothing to do with it.
+  EXPECT_EQ(BestOf({Over(spike, 49), nan}, model::ModelSpec()), Cause::kNumeric);
+}
+
+TEST(Diagnosis, ANanFromTheFirstStepHasNoCheckpoint) {
+  const Diagnosis d = Diagnose(Of({Said("nonfinite", Severity::kCritical, 1)}), Spec(NormPlacement::kPre));
+  EXPECT_FALSE(d.recommend);
+  EXPECT_THAT(d.advice, HasSubstr("no checkpoint helps"));
+}
+
+TEST(Diagnosis, AGradientThatLeadsTheLossIsTheOptimizer) {
+  const Finding loss = Over(Said("loss_spike", Severity::kWarning, 1602), 1619);
+  const auto with_gradient = [&](model::Step step) {
+    return BestOf({Over(Said("grad_spike", Severity::kWarning, step), 1608), loss}, model::ModelSpec());
+  };
+  EXPECT_EQ(with_gradient(1597), Cause::kOptimizer);
+  EXPECT_EQ(with_gradient(1600), Cause::kOptimizer);
+  EXPECT_EQ(with_gradient(1601), Cause::kBadData);
+  EXPECT_EQ(with_gradient(1602), Cause::kBadData);
+  EXPECT_EQ(with_gradient(1569), Cause::kBadData) << "another event";
+}
+
+TEST(Diagnosis, SpikesThatKeepComingAreSaidAsSuch) {
+  std::vector<Finding> spikes;
+  for (model::Step step = 0; step < 3; ++step)
+    spikes.push_back(Over(Said("loss_spike", Severity::kWarning, 100 + 50 * step), 102 + 50 * step));
+  EXPECT_THAT(Diagnose(Of(spikes), model::ModelSpec()).headline, HasSubstr("Bad batches"));
+  spikes.push_back(Over(Said("loss_spike", Severity::kWarning, 250), 251));
+  const Diagnosis d = Diagnose(Of(spikes), model::ModelSpec());
+  EXPECT_THAT(d.headline, HasSubstr("keep coming (4 so far), since step 100; healed by step 251"));
+  EXPECT_THAT(d.advice, HasSubstr("beta2"));
+}
+
+TEST(Diagnosis, EvidenceIsOneSentenceForEachKind) {
+  std::vector<Finding> said = {At(Said("attn_logit", Severity::kInfo, 57), 2)};
+  said.push_back(At(Said("attn_logit", Severity::kCritical, 97), 1));
+  for (model::Step step = 100; step < 120; ++step)
+    said.push_back(Over(Said("grad_spike", Severity::kInfo, step), step));
+  said[10].severity = Severity::kWarning;
+  const Diagnosis d = Diagnose(Of(said), Spec(NormPlacement::kPre));
+  ASSERT_EQ(d.evidence.size(), 3u);
+  EXPECT_EQ(d.evidence[0], "attn_logit at step 57.");
+  EXPECT_EQ(d.evidence[1], "attn_logit at step 97.");
+  EXPECT_EQ(d.evidence[2], "grad_spike at step 108. Over since step 108. 19 more of this kind, the last at step 119.");
+  EXPECT_EQ(d.findings, 22u);
+  EXPECT_THAT(d.Text(), HasSubstr("22 findings in all"));
+}
+
+TEST(Diagnosis, LastingInformationDoesNotKeepItFromBeingOver) {
+  const Finding lasting = Said("attn_logit", Severity::kInfo, 50);
+  const Diagnosis d = Diagnose(Of({lasting, Over(Said("loss_spike", Severity::kWarning, 100), 104)}),
+                               Spec(NormPlacement::kPre));
+  EXPECT_EQ(d.step_end, 104);
+  EXPECT_EQ(d.healed, true);
+}
+
+TEST(Diagnosis, AHealedEpisodeAsksForNothing) {
+  Finding logits = Over(At(Said("attn_logit", Severity::kCritical, 100), 1), 160);
+  logits.recommend = InterventionKind::kQkClip;
+  const Diagnosis d = Diagnose(Of({logits}), Spec(NormPlacement::kPre));
+  EXPECT_EQ(d.advice, "It is over, nothing is to be done now.");
+  EXPECT_FALSE(d.recommend);
+}
+
+TEST(Diagnosis, WhereALogHasOneMaximumALayerNoHeadIsNamed) {
+  model::ModelSpec spec = Spec(NormPlacement::kUnknown);
+  Finding logits = At(Said("attn_logit", Severity::kCritical, 5), 11);
+  logits.head = 0;
+  EXPECT_THAT(Diagnose(Of({logits}), spec).headline, HasSubstr("layer 11, head 0"));
+  spec.heads = 1;
+  EXPECT_THAT(Diagnose(Of({logits}), spec).headline, HasSubstr("first in layer 11, since"));
+}
+
+TEST(Diagnosis, ThePolicysOwnAlarmsAreItsOwnCause) {
+  EXPECT_EQ(BestOf({Said("policy", Severity::kWarning, 5)}, Spec(NormPlacement::kPre)), Cause::kIntervention);
+}
+
 TEST(Diagnosis, EveryDetectorIsEvidenceOfSomething) {
   for (const std::string_view name : detect::DetectorNames()) {
     const Diagnosis d = Diagnose(Of({Said(std::string(name), Severity::kWarning, 1)}), model::ModelSpec());

@@ -64,6 +64,51 @@ TEST(EpisodeBook, InformationOpensNoneButJoinsTheOneThatFollows) {
   EXPECT_EQ(book.current()->findings[0].severity, Severity::kWarning);
 }
 
+TEST(EpisodeBook, LastingInformationKeepsNoneOpen) {
+  EpisodeBook book{EpisodeOptions()};
+  book.Observe(Findings{Said("attn_logit", Severity::kInfo, 50)}, 50);
+  book.Observe(Findings{Said("loss_spike", Severity::kWarning, 100)}, 100);
+  book.Observe(Findings{Over(Said("loss_spike", Severity::kWarning, 100), 103)}, 106);
+  EXPECT_EQ(book.current()->findings.size(), 2u);
+  EXPECT_TRUE(book.Pass(306));
+  EXPECT_TRUE(book.current()->closed);
+  EXPECT_FALSE(book.Pass(307));
+}
+
+TEST(EpisodeBook, WhatComesBackKeepsItsFirstBegin) {
+  EpisodeBook book{EpisodeOptions()};
+  book.Observe(Findings{Said("attn_logit", Severity::kWarning, 100)}, 100);
+  book.Observe(Findings{Over(Said("attn_logit", Severity::kWarning, 100), 130)}, 140);
+  book.Observe(Findings{Said("attn_logit", Severity::kCritical, 180)}, 180);
+  ASSERT_EQ(book.current()->findings.size(), 1u);
+  EXPECT_EQ(book.current()->findings[0].step_begin, 100);
+  EXPECT_EQ(book.current()->findings[0].severity, Severity::kCritical);
+  EXPECT_FALSE(book.current()->findings[0].step_end);
+}
+
+// A run that starts again from 0 does not take a hundred thousand steps to close what was over.
+TEST(EpisodeBook, ARestartFromTheStartClosesInTime) {
+  EpisodeBook book{EpisodeOptions()};
+  book.Observe(Findings{Said("ln_input", Severity::kInfo, 99000)}, 99000);
+  book.Observe(Findings{Said("loss_spike", Severity::kWarning, 100000)}, 100000);
+  book.Observe(Findings{Over(Said("loss_spike", Severity::kWarning, 100000), 100001)}, 100004);
+  EXPECT_FALSE(book.Pass(1));
+  EXPECT_FALSE(book.Pass(200));
+  EXPECT_TRUE(book.Pass(201));
+}
+
+TEST(EpisodeBook, InformationThatIsOverBeforeKeepsWhatItWas) {
+  EpisodeBook book{EpisodeOptions()};
+  book.Observe(Findings{Said("attn_logit", Severity::kInfo, 90)}, 90);
+  Finding end = Over(Said("attn_logit", Severity::kInfo, 90), 97);
+  end.message = "The forecast came true.";
+  book.Observe(Findings{end}, 97);
+  book.Observe(Findings{Said("loss_spike", Severity::kWarning, 100)}, 100);
+  ASSERT_EQ(book.current()->findings.size(), 2u);
+  EXPECT_EQ(book.current()->findings[0].message, "attn_logit at step 90.");
+  EXPECT_EQ(book.current()->findings[0].step_end, 97);
+}
+
 TEST(EpisodeBook, IsBounded) {
   EpisodeOptions options;
   options.findings_max = 8;
