@@ -21,6 +21,7 @@ class Control {
   virtual absl::StatusOr<v1::ListRunsResponse> ListRuns() = 0;
   virtual absl::StatusOr<v1::GetRunResponse> GetRun(const std::string& run) = 0;
   virtual absl::StatusOr<v1::ListFindingsResponse> ListFindings(const v1::ListFindingsRequest& request) = 0;
+  virtual absl::StatusOr<v1::ListEpisodesResponse> ListEpisodes(const std::string& run) = 0;
   virtual absl::StatusOr<v1::ListInterventionsResponse> ListInterventions(const std::string& run) = 0;
   virtual absl::StatusOr<v1::ApproveResponse> Approve(const v1::ApproveRequest& request) = 0;
   virtual absl::StatusOr<v1::RejectResponse> Reject(const v1::RejectRequest& request) = 0;

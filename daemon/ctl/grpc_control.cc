@@ -46,6 +46,11 @@ class GrpcControl : public Control {
   absl::StatusOr<v1::ListFindingsResponse> ListFindings(const v1::ListFindingsRequest& request) override {
     return Call(&Stub::ListFindings, request);
   }
+  absl::StatusOr<v1::ListEpisodesResponse> ListEpisodes(const std::string& run) override {
+    v1::ListEpisodesRequest request;
+    request.set_run(run);
+    return Call(&Stub::ListEpisodes, request);
+  }
   absl::StatusOr<v1::ListInterventionsResponse> ListInterventions(const std::string& run) override {
     v1::ListInterventionsRequest request;
     request.set_run(run);

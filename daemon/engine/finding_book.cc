@@ -12,6 +12,7 @@ void FindingBook::Take(model::Finding finding, std::vector<model::Finding>* out)
     Count(finding);
   } else {
     finding.id = it->second.id;
+    finding.episode = it->second.episode;
     if (finding.severity > it->second.severity) Count(finding);
   }
   if (finding.step_end) {
@@ -37,6 +38,11 @@ void FindingBook::End(std::string_view detector, model::Step step, std::vector<m
 
 void FindingBook::Forget(std::string_view detector) {
   std::erase_if(open_, [detector](const auto& each) { return each.first.first == detector; });
+}
+
+void FindingBook::SetEpisode(const model::Finding& finding) {
+  const auto it = open_.find({finding.detector, finding.key});
+  if (it != open_.end() && it->second.id == finding.id) it->second.episode = finding.episode;
 }
 
 std::vector<model::Finding> FindingBook::Open() const {

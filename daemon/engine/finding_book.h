@@ -33,6 +33,9 @@ class FindingBook {
   // Drops them without a word; for a detector whose saved state cannot be read.
   void Forget(std::string_view detector);
 
+  // The finding, if it is still open, belongs to the episode that it names from now on.
+  void SetEpisode(const model::Finding& finding);
+
   // In order of ids.
   std::vector<model::Finding> Open() const;
   // By "detector/severity"; an escalation counts under its new severity too.

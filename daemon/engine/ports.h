@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/episodes.h"
 #include "engine/event.h"
 #include "model/finding.h"
 #include "model/intervention.h"
@@ -38,6 +39,7 @@ struct JournalEntry {
                                       // its snapshot or for its turn in the order of `done`.
   Stamp at;
   std::vector<model::Finding> findings;
+  std::vector<EpisodeChange> episodes;
   std::vector<model::Decision> decisions;
   std::vector<model::Intervention> interventions;
   std::vector<model::Order> orders;   // Written as sent.
@@ -115,6 +117,12 @@ class History {
     model::AttemptId attempt;
   };
   virtual absl::StatusOr<std::vector<FindingRow>> Findings(const std::string& run) = 0;
+  // In order of their begin, each as it was last said.
+  struct EpisodeRow {
+    diagnose::Diagnosis diagnosis;
+    model::AttemptId attempt;  // In which it began.
+  };
+  virtual absl::StatusOr<std::vector<EpisodeRow>> Episodes(const std::string& run) = 0;
   struct InterventionRow {
     model::Intervention intervention;
     model::AttemptId attempt;

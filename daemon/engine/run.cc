@@ -13,7 +13,7 @@
 namespace gyrostat::engine {
 namespace {
 
-constexpr uint32_t kVersion = 3;  // Of what Save writes.
+constexpr uint32_t kVersion = 4;  // Of what Save writes.
 
 // An order ends at most this many boundaries after its basis (protocol.md §1.9): evidence older than that orders
 // nothing.
@@ -28,13 +28,14 @@ std::string Number(uint64_t n) { return std::to_string(n); }
 struct Run::State {
   State(std::string run, uint64_t run_number, const RunOptions& run_options)
       : name(std::move(run)), number(run_number), options(run_options), findings(run_number),
-        silence(options.detect.silence), policy(name, options.policy) {}
+        episodes(run_number), silence(options.detect.silence), policy(name, options.policy) {}
 
   std::string name;
   uint64_t number;
   RunOptions options;
   AttemptBook attempts;
   FindingBook findings;
+  Episodes episodes;
   Tally tally;
   model::ModelSpec spec;  // Of the current attempt, with the two below.
   model::AttnLogitInfo attn_logit;
@@ -89,8 +90,8 @@ struct Run::State {
 
   template <class Archive>
   void Fields(Archive& a) {
-    a(attempts, findings, tally, spec, attn_logit, ranks, silence, last, last_report_unix_ms, last_mono_ms, contested,
-      after_break);
+    a(attempts, findings, episodes, tally, spec, attn_logit, ranks, silence, last, last_report_unix_ms, last_mono_ms,
+      contested, after_break);
   }
 };
 
@@ -98,6 +99,7 @@ void RunOutput::Clear() {
   changed = false;
   status = absl::OkStatus();
   findings.clear();
+  episodes.clear();
   policy.Clear();
   acknowledge_sequence = 0;
   ended_attempt = {};
@@ -344,6 +346,7 @@ void Run::Apply(const Event& event, RunOutput* out) {
   s.last_mono_ms = now.mono_ms;
   for (model::Finding& finding : out->policy.findings) s.findings.Take(std::move(finding), &out->findings);
   out->policy.findings.clear();
+  s.episodes.Take(s.last.step, s.spec, &out->findings, &s.findings, &out->episodes);
   s.tally.TakeDecisions(out->policy.decisions);
   s.tally.TakeInterventions(out->policy.changed);
   if (s.attempts.Contested(now.mono_ms)) out->policy.orders.clear();
@@ -377,6 +380,7 @@ RunState Run::View() const {
   const auto most = std::ranges::max_element(ledger.ticks);
   if (most != ledger.ticks.end()) view.qk_clip_scale_min = remedy::ExpMinus(*most);
   view.open_findings = s.findings.Open();
+  view.episode = s.episodes.newest();
   view.open_interventions = s.policy.Open();
   view.interventions_pending = s.policy.pending();
   for (const auto& detector : s.detectors)

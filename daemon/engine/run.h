@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "engine/episodes.h"
 #include "engine/event.h"
 #include "engine/run_options.h"
 #include "engine/views.h"
@@ -27,6 +28,7 @@ struct RunOutput {
   // run: that a superseded attempt speaks is remembered.
   absl::Status status;
   std::vector<model::Finding> findings;  // The policy's too.
+  std::vector<EpisodeChange> episodes;   // At most two: one closed, then one begun or grown.
   policy::PolicyOutput policy;           // Orders leave only once all of this is journalled.
   uint64_t acknowledge_sequence = 0;     // Reports of this attempt up to here are in; 0: nothing to say.
   model::AttemptId ended_attempt;        // Meaningful where ended_reason is not empty.

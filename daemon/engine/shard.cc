@@ -318,6 +318,7 @@ void Shard::AddEntry(Slot* slot, const Event* event, std::function<void(bool)> s
   }
   entry.event = EncodeForJournal(*event, out_.status);
   entry.findings = std::move(out_.findings);
+  entry.episodes = std::move(out_.episodes);
   entry.decisions = std::move(out_.policy.decisions);
   entry.interventions = std::move(out_.policy.changed);
   entry.orders = out_.policy.orders;

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/archive.h"
+#include "diagnose/diagnosis.h"
 #include "model/finding.h"
 #include "model/intervention.h"
 
@@ -45,6 +47,7 @@ struct RunState {
   double qk_clip_scale_min = 1;  // Smallest exp(-lambda) among heads.
   double headroom_steps = static_cast<double>(model::kAbsent);  // Until the residual stream overflows, at the soonest.
   std::vector<model::Finding> open_findings;
+  std::optional<diagnose::Diagnosis> episode;  // The newest one, also when it is over; nothing before the first.
   std::vector<model::Intervention> open_interventions;
   uint32_t interventions_pending = 0;
   std::vector<model::Decision> recent_decisions;  // At most 16, newest last.

@@ -29,11 +29,12 @@ struct Finding {
   double value = 0, expected = 0;  // In the signal's unit.
   std::string message;             // A sentence for a tired person.
   std::optional<InterventionKind> recommend;
+  uint64_t episode = 0;  // Of those of its run, given by the engine (engine/episodes.h). 0: it belongs to none.
 
   template <class Archive>
   void Fields(Archive& a) {
     a(id, key, detector, severity, signal, layer, head, rank, step_begin, step_detected, step_end, healed,
-      value, expected, message, recommend);
+      value, expected, message, recommend, episode);
   }
 };
 

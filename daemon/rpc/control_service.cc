@@ -184,6 +184,22 @@ grpc::ServerUnaryReactor* ControlService::ListFindings(grpc::CallbackServerConte
   return reactor;
 }
 
+grpc::ServerUnaryReactor* ControlService::ListEpisodes(grpc::CallbackServerContext* context,
+                                                       const v1::ListEpisodesRequest* request,
+                                                       v1::ListEpisodesResponse* response) {
+  if (const auto run = FindRun(request->run()); !run.ok()) return Answer(context, run.status());
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  OnDisk(reactor, [this, name = request->run(), response] {
+    const auto rows = history_->Episodes(name);
+    if (!rows.ok()) return rows.status();
+    response->set_left_out(NewestThatFit(*rows, response->mutable_episodes(), [&](const auto& row, v1::Episode* out) {
+      ToWire(row.diagnosis, name, row.attempt, out);
+    }));
+    return absl::OkStatus();
+  });
+  return reactor;
+}
+
 grpc::ServerUnaryReactor* ControlService::ListInterventions(grpc::CallbackServerContext* context,
                                                             const v1::ListInterventionsRequest* request,
                                                             v1::ListInterventionsResponse* response) {

@@ -46,6 +46,8 @@ class ControlService final : public v1::ControlService::CallbackService {
                                    v1::GetRunResponse* response) override;
   grpc::ServerUnaryReactor* ListFindings(grpc::CallbackServerContext* context, const v1::ListFindingsRequest* request,
                                          v1::ListFindingsResponse* response) override;
+  grpc::ServerUnaryReactor* ListEpisodes(grpc::CallbackServerContext* context, const v1::ListEpisodesRequest* request,
+                                         v1::ListEpisodesResponse* response) override;
   grpc::ServerUnaryReactor* ListInterventions(grpc::CallbackServerContext* context,
                                               const v1::ListInterventionsRequest* request,
                                               v1::ListInterventionsResponse* response) override;

@@ -134,6 +134,7 @@ void ToWire(const engine::RunState& in, v1::RunView* out) {
   out->set_heads_over_tau(in.heads_over_tau);
   out->set_tau(in.tau);
   for (const model::Finding& each : in.open_findings) ToWire(each, in.run, in.attempt, out->add_open_findings());
+  if (in.episode) ToWire(*in.episode, in.run, in.attempt, out->mutable_episode());
   for (const model::Intervention& each : in.open_interventions)
     ToWire(each, in.run, in.attempt, out->add_open_interventions());
   for (const model::Decision& each : in.recent_decisions) {
@@ -152,6 +153,7 @@ void ToWire(const model::Finding& in, const std::string& run, const model::Attem
   out->set_id(in.id);
   out->set_run(run);
   out->set_attempt(Bytes(attempt));
+  if (in.episode != 0) out->set_episode(in.episode);
   out->set_detector(in.detector);
   out->set_severity(model::Token(in.severity));
   out->set_signal(std::string(model::SignalName(in.signal)));
@@ -166,6 +168,36 @@ void ToWire(const model::Finding& in, const std::string& run, const model::Attem
   out->set_expected(in.expected);
   out->set_message(in.message);
   if (in.recommend) out->set_recommend(ToWire(*in.recommend));
+}
+
+void ToWire(const diagnose::Diagnosis& in, const std::string& run, const model::AttemptId& attempt, v1::Episode* out) {
+  out->set_id(in.episode);
+  out->set_run(run);
+  out->set_attempt(Bytes(attempt));
+  out->set_closed(in.closed);
+  out->set_findings(in.findings);
+  for (const diagnose::Candidate& each : in.ranked) {
+    v1::Cause* cause = out->add_causes();
+    cause->set_cause(diagnose::Token(each.cause));
+    cause->set_weight(each.weight);
+  }
+  out->set_severity(model::Token(in.severity));
+  out->set_step_begin(in.step_begin);
+  if (in.step_end) out->set_step_end(*in.step_end);
+  if (in.healed) out->set_healed(*in.healed);
+  out->set_detector(in.detector);
+  out->set_signal(std::string(model::SignalName(in.signal)));
+  if (in.layer) out->set_layer(*in.layer);
+  if (in.head) out->set_head(*in.head);
+  if (in.rank) out->set_rank(*in.rank);
+  out->set_first_step(in.first_step);
+  out->set_common_mode(in.common_mode);
+  if (in.recommend) out->set_recommend(ToWire(*in.recommend));
+  out->set_headline(in.headline);
+  out->set_advice(in.advice);
+  out->set_likely(in.likely);
+  for (const std::string& each : in.evidence) out->add_evidence(each);
+  out->set_page(in.Text());
 }
 
 void ToWire(const model::Intervention& in, const std::string& run, const model::AttemptId& attempt,

@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 
+#include "diagnose/diagnosis.h"
 #include "engine/views.h"
 #include "gyrostat/v1/control.pb.h"
 #include "gyrostat/v1/report.pb.h"
@@ -20,6 +21,7 @@ v1::Mode ToWire(model::Mode in);
 void ToWire(const engine::RunState& in, v1::RunSummary* out);
 void ToWire(const engine::RunState& in, v1::RunView* out);
 void ToWire(const model::Finding& in, const std::string& run, const model::AttemptId& attempt, v1::Finding* out);
+void ToWire(const diagnose::Diagnosis& in, const std::string& run, const model::AttemptId& attempt, v1::Episode* out);
 void ToWire(const model::Intervention& in, const std::string& run, const model::AttemptId& attempt,
             v1::Intervention* out);
 void ToWire(const model::ModelSpec& in, v1::ModelSpec* out);

@@ -39,7 +39,33 @@ model::Finding FindingOf(const Statement& row) {
   f.expected = DoubleOrNan(row, 14);
   f.message = row.Bytes(15);
   f.recommend = row.Optional<model::InterventionKind>(16);
+  f.episode = row.Optional<uint64_t>(17).value_or(0);
   return f;
+}
+
+// False: a blob of it cannot be read.
+bool DiagnosisOf(const Statement& row, diagnose::Diagnosis* d) {
+  d->episode = static_cast<uint64_t>(row.Int(1));
+  d->closed = row.Int(2) != 0;
+  d->findings = static_cast<uint32_t>(row.Int(3));
+  d->severity = static_cast<model::Severity>(row.Int(4));
+  d->step_begin = row.Int(5);
+  d->step_end = row.Optional<model::Step>(6);
+  d->healed = row.Optional<bool>(7);
+  d->detector = row.Bytes(8);
+  d->signal = static_cast<model::Signal>(row.Int(9));
+  d->layer = row.Optional<uint32_t>(10);
+  d->head = row.Optional<uint32_t>(11);
+  d->rank = row.Optional<uint32_t>(12);
+  d->first_step = row.Int(13);
+  d->common_mode = row.Int(14) != 0;
+  d->recommend = row.Optional<model::InterventionKind>(15);
+  d->headline = row.Bytes(16);
+  d->advice = row.Bytes(17);
+  d->likely = row.Bytes(18);
+  const std::string ranked = row.Bytes(19), evidence = row.Bytes(20);
+  base::ByteReader ranked_in(ranked), evidence_in(evidence);
+  return base::LoadFrom(&ranked_in, &d->ranked) && base::LoadFrom(&evidence_in, &d->evidence) && !d->ranked.empty();
 }
 
 model::Intervention InterventionOf(const Statement& row) {
@@ -200,13 +226,35 @@ absl::StatusOr<std::vector<engine::History::FindingRow>> Reader::Findings(const 
     if (!number.ok()) return number.status();
     absl::StatusOr<Statement> rows = db_->Prepare(
         "SELECT attempt, id, key, detector, severity, signal, layer, head, rank, step_begin, step_detected, step_end, "
-        "healed, value, expected, message, recommend FROM findings WHERE run=?1 ORDER BY id");
+        "healed, value, expected, message, recommend, episode FROM findings WHERE run=?1 ORDER BY id");
     if (!rows.ok()) return rows.status();
     for (rows->Bind(*number); rows->Step();) findings.push_back({FindingOf(*rows), IdOf(rows->Bytes(0))});
     return rows->status();
   });
   if (!status.ok()) return status;
   return findings;
+}
+
+absl::StatusOr<std::vector<engine::History::EpisodeRow>> Reader::Episodes(const std::string& run) {
+  std::vector<engine::History::EpisodeRow> episodes;
+  const absl::Status status = InTransaction([&]() -> absl::Status {
+    const absl::StatusOr<int64_t> number = NumberOf(run);
+    if (!number.ok()) return number.status();
+    absl::StatusOr<Statement> rows = db_->Prepare(
+        "SELECT attempt, id, closed, findings, severity, step_begin, step_end, healed, detector, signal, layer, head, "
+        "rank, first_step, common_mode, recommend, headline, advice, likely, ranked, evidence FROM episodes "
+        "WHERE run=?1 ORDER BY id");
+    if (!rows.ok()) return rows.status();
+    for (rows->Bind(*number); rows->Step();) {
+      auto& row = episodes.emplace_back();
+      row.attempt = IdOf(rows->Bytes(0));
+      if (!DiagnosisOf(*rows, &row.diagnosis))
+        return absl::DataLossError("a row of episodes of run " + run + " cannot be read");
+    }
+    return rows->status();
+  });
+  if (!status.ok()) return status;
+  return episodes;
 }
 
 absl::StatusOr<std::vector<engine::History::InterventionRow>> Reader::Interventions(const std::string& run) {

@@ -23,6 +23,7 @@ class Reader {
   absl::Status ForEachRun(const std::function<absl::Status(engine::StoredRun)>& take);
   absl::StatusOr<std::optional<engine::ModeWord>> ModeLimit();
   absl::StatusOr<std::vector<engine::History::FindingRow>> Findings(const std::string& run);
+  absl::StatusOr<std::vector<engine::History::EpisodeRow>> Episodes(const std::string& run);
   absl::StatusOr<std::vector<engine::History::InterventionRow>> Interventions(const std::string& run);
   absl::StatusOr<std::vector<engine::SeriesPoint>> Series(const engine::SeriesQuery& query);
 

@@ -139,6 +139,32 @@ CREATE TABLE mode_limit(             -- Of runs to come (engine/mode_limit.h). A
   author TEXT NOT NULL,
   reason TEXT NOT NULL);
 )sql",
+    R"sql(
+CREATE TABLE episodes(
+  run INTEGER NOT NULL REFERENCES runs,
+  id INTEGER NOT NULL,
+  attempt BLOB NOT NULL,            -- In which it began.
+  closed INTEGER NOT NULL,
+  findings INTEGER NOT NULL,        -- How many conditions; findings.episode names them.
+  cause INTEGER NOT NULL,           -- The likeliest.
+  severity INTEGER NOT NULL,
+  step_begin INTEGER NOT NULL,
+  step_end INTEGER,
+  healed INTEGER,
+  detector TEXT NOT NULL,           -- Of the first mover, with the five below.
+  signal INTEGER NOT NULL,
+  layer INTEGER, head INTEGER, rank INTEGER,
+  first_step INTEGER NOT NULL,
+  common_mode INTEGER NOT NULL,
+  recommend INTEGER,
+  headline TEXT NOT NULL,
+  advice TEXT NOT NULL,
+  likely TEXT NOT NULL,
+  ranked BLOB NOT NULL,             -- diagnose::Candidate each, by its Fields.
+  evidence BLOB NOT NULL,           -- Sentences.
+  PRIMARY KEY(run, id));
+ALTER TABLE findings ADD COLUMN episode INTEGER;  -- NULL: it belongs to none.
+)sql",
 };
 constexpr int64_t kVersion = std::size(kMigrations);
 

@@ -140,6 +140,9 @@ absl::StatusOr<std::optional<engine::ModeWord>> Store::ModeLimit() {
 absl::StatusOr<std::vector<Store::FindingRow>> Store::Findings(const std::string& run) {
   return impl_->Explained(impl_->With([&](Reader& reader) { return reader.Findings(run); }));
 }
+absl::StatusOr<std::vector<Store::EpisodeRow>> Store::Episodes(const std::string& run) {
+  return impl_->Explained(impl_->With([&](Reader& reader) { return reader.Episodes(run); }));
+}
 absl::StatusOr<std::vector<Store::InterventionRow>> Store::Interventions(const std::string& run) {
   return impl_->Explained(impl_->With([&](Reader& reader) { return reader.Interventions(run); }));
 }

@@ -39,6 +39,7 @@ class Store : public engine::Journal, public engine::History {
   absl::Status ForEachRun(const std::function<absl::Status(engine::StoredRun)>& take) override;
   absl::StatusOr<std::optional<engine::ModeWord>> ModeLimit() override;
   absl::StatusOr<std::vector<FindingRow>> Findings(const std::string& run) override;
+  absl::StatusOr<std::vector<EpisodeRow>> Episodes(const std::string& run) override;
   absl::StatusOr<std::vector<InterventionRow>> Interventions(const std::string& run) override;
   absl::StatusOr<std::vector<engine::SeriesPoint>> Series(const engine::SeriesQuery& query) override;
   absl::StatusOr<engine::ReportPage> Reports(const engine::ReportQuery& query,

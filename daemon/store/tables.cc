@@ -1,6 +1,7 @@
 #include "store/tables.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -57,10 +58,19 @@ absl::Status Tables::Prepare() {
       {&end_attempt_, "UPDATE attempts SET ended_unix_ms=?3, ended_reason=?4 WHERE run=?1 AND attempt=?2"},
       {&upsert_finding_,
        "INSERT INTO findings(run, id, attempt, key, detector, severity, signal, layer, head, rank, step_begin, "
-       "step_detected, step_end, healed, value, expected, message, recommend) "
-       "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18) "
+       "step_detected, step_end, healed, value, expected, message, recommend, episode) "
+       "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19) "
        "ON CONFLICT(run, id) DO UPDATE SET severity=?6, signal=?7, layer=?8, head=?9, rank=?10, step_begin=?11, "
-       "step_detected=?12, step_end=?13, healed=?14, value=?15, expected=?16, message=?17, recommend=?18"},
+       "step_detected=?12, step_end=?13, healed=?14, value=?15, expected=?16, message=?17, recommend=?18, episode=?19"},
+      {&upsert_episode_,
+       "INSERT INTO episodes(run, id, attempt, closed, findings, cause, severity, step_begin, step_end, healed, "
+       "detector, signal, layer, head, rank, first_step, common_mode, recommend, headline, advice, likely, ranked, "
+       "evidence) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, "
+       "?21, ?22, ?23) ON CONFLICT(run, id) DO UPDATE SET closed=?4, findings=?5, cause=?6, severity=?7, "
+       "step_begin=?8, step_end=?9, healed=?10, detector=?11, signal=?12, layer=?13, head=?14, rank=?15, "
+       "first_step=?16, common_mode=?17, recommend=?18, headline=?19, advice=?20, likely=?21, ranked=?22, "
+       "evidence=?23"},
+      {&join_episode_, "UPDATE findings SET episode=?3 WHERE run=?1 AND id=?2"},
       {&insert_decision_,
        "INSERT INTO decisions(run, unix_ms, step, kind, acted, reason) VALUES(?1, ?2, ?3, ?4, ?5, ?6)"},
       {&select_intervention_, "SELECT state, outcome FROM interventions WHERE run=?1 AND id=?2"},
@@ -119,6 +129,8 @@ absl::Status Tables::WriteRows(const engine::JournalEntry& entry) {
   absl::Status status = WriteAttempt(entry);
   for (const model::Finding& finding : entry.findings)
     if (status.ok()) status = WriteFinding(entry, finding);
+  for (const engine::EpisodeChange& change : entry.episodes)
+    if (status.ok()) status = WriteEpisode(entry, change);
   for (const model::Decision& d : entry.decisions)
     if (status.ok())
       status = insert_decision_.Run(entry.run_number, entry.at.unix_ms, d.step, d.kind, d.acted, d.reason);
@@ -151,7 +163,20 @@ absl::Status Tables::WriteAttempt(const engine::JournalEntry& entry) {
 absl::Status Tables::WriteFinding(const engine::JournalEntry& entry, const model::Finding& f) {
   return upsert_finding_.Run(entry.run_number, f.id, Id(entry.attempt), f.key, f.detector, f.severity, f.signal,
                              f.layer, f.head, f.rank, f.step_begin, f.step_detected, f.step_end, f.healed, f.value,
-                             f.expected, f.message, f.recommend);
+                             f.expected, f.message, f.recommend,
+                             f.episode == 0 ? std::nullopt : std::optional(f.episode));
+}
+
+absl::Status Tables::WriteEpisode(const engine::JournalEntry& entry, const engine::EpisodeChange& change) {
+  const diagnose::Diagnosis& d = change.diagnosis;
+  const std::string ranked = Bytes(d.ranked), evidence = Bytes(d.evidence);
+  absl::Status status = upsert_episode_.Run(
+      entry.run_number, d.episode, Id(entry.attempt), d.closed, d.findings, d.ranked.front().cause, d.severity,
+      d.step_begin, d.step_end, d.healed, d.detector, d.signal, d.layer, d.head, d.rank, d.first_step, d.common_mode,
+      d.recommend, d.headline, d.advice, d.likely, Blob{ranked}, Blob{evidence});
+  for (const uint64_t finding : change.joined)
+    if (status.ok()) status = join_episode_.Run(entry.run_number, finding, d.episode);
+  return status;
 }
 
 absl::Status Tables::WriteIntervention(const engine::JournalEntry& entry, const model::Intervention& i) {

@@ -36,6 +36,7 @@ class Tables {
   absl::Status Prepare();
   absl::Status WriteAttempt(const engine::JournalEntry& entry);
   absl::Status WriteFinding(const engine::JournalEntry& entry, const model::Finding& finding);
+  absl::Status WriteEpisode(const engine::JournalEntry& entry, const engine::EpisodeChange& change);
   absl::Status WriteIntervention(const engine::JournalEntry& entry, const model::Intervention& intervention);
   absl::Status WriteOrder(const engine::JournalEntry& entry, const model::Order& order);
   absl::Status WriteAudit(const engine::JournalEntry& entry, std::string action, std::string subject,
@@ -45,7 +46,8 @@ class Tables {
   Db* const db_;
   Statement select_run_, rename_run_, insert_run_, update_mode_;
   Statement upsert_attempt_, end_attempt_;
-  Statement upsert_finding_, insert_decision_, select_intervention_, upsert_intervention_, insert_order_, insert_ack_;
+  Statement upsert_finding_, upsert_episode_, join_episode_, insert_decision_;
+  Statement select_intervention_, upsert_intervention_, insert_order_, insert_ack_;
   Statement last_hash_, insert_audit_;
   Statement insert_event_, select_events_, delete_events_, upsert_snapshot_, insert_chunk_, upsert_mode_limit_;
 };

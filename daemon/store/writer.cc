@@ -24,8 +24,8 @@ bool IsOfTheDisk(const absl::Status& status) {
 }
 
 bool HasRows(const engine::JournalEntry& e) {
-  return !e.findings.empty() || !e.decisions.empty() || !e.interventions.empty() || e.ack || e.hello || e.audit ||
-         !e.ended_reason.empty();
+  return !e.findings.empty() || !e.episodes.empty() || !e.decisions.empty() || !e.interventions.empty() || e.ack ||
+         e.hello || e.audit || !e.ended_reason.empty();
 }
 
 }  // namespace

@@ -73,7 +73,7 @@ std::string BytesOf(const T& value) {
 
 // Everything that a reader could compare.
 struct Story {
-  std::vector<std::string> findings, interventions, orders_kept, acks, orders_sent;
+  std::vector<std::string> findings, episodes, interventions, orders_kept, acks, orders_sent;
   std::vector<std::tuple<model::Step, double>> grad_norm;
   std::string view;
   bool operator==(const Story&) const = default;
@@ -83,6 +83,7 @@ std::string BytesOfView(const engine::RunState& view) {
   base::ByteWriter out;
   base::SaveTo(&out, view.attempt);
   base::SaveTo(&out, view.open_findings);
+  base::SaveTo(&out, view.episode);
   base::SaveTo(&out, view.open_interventions);
   base::SaveTo(&out, view.recent_decisions);
   base::SaveTo(&out, view.worst_heads);
@@ -101,6 +102,8 @@ Story StoryOf(Daemon* daemon, testing::FakeOutbox* outbox) {
   Story story;
   for (const auto& row : Ok(daemon->store->Findings(kScriptedRun)))
     story.findings.push_back(BytesOf(row.finding) + row.attempt.ToHex());
+  for (const auto& row : Ok(daemon->store->Episodes(kScriptedRun)))
+    story.episodes.push_back(BytesOf(row.diagnosis) + row.attempt.ToHex());
   for (const auto& row : Ok(daemon->store->Interventions(kScriptedRun)))
     story.interventions.push_back(BytesOf(row.intervention) + row.attempt.ToHex());
   for (const auto& order : Ok(daemon->store->Orders(kScriptedRun))) story.orders_kept.push_back(BytesOf(order));
@@ -144,12 +147,14 @@ TEST(EngineStore, TellsTheSameStoryHoweverOftenItIsStartedAnew) {
   const testing::TempDir straight_dir, restarted_dir;
   const Story straight = Play(straight_dir.path(), [](size_t) { return false; });
   EXPECT_GT(straight.findings.size(), 5u);
+  EXPECT_GT(straight.episodes.size(), 0u);
   EXPECT_GT(straight.interventions.size(), 2u);
   EXPECT_EQ(straight.orders_sent, straight.orders_kept);
   size_t restarts = 0;
   const Story restarted = Play(restarted_dir.path(), [&](size_t i) { return i > 0 && i % 7 == 0 && ++restarts > 0; });
   EXPECT_GT(restarts, 30u);
   EXPECT_EQ(restarted.findings, straight.findings);
+  EXPECT_EQ(restarted.episodes, straight.episodes);
   EXPECT_EQ(restarted.interventions, straight.interventions);
   EXPECT_EQ(restarted.orders_sent, straight.orders_sent);
   EXPECT_EQ(restarted.orders_kept, straight.orders_kept);

@@ -59,6 +59,12 @@ class MemoryStore final : public engine::Journal, public engine::History {
     for (const auto& [id, row] : findings_[run]) rows.push_back(row);
     return rows;
   }
+  absl::StatusOr<std::vector<EpisodeRow>> Episodes(const std::string& run) override {
+    base::MutexLock lock(mutex_);
+    std::vector<EpisodeRow> rows;
+    for (const auto& [id, row] : episodes_[run]) rows.push_back(row);
+    return rows;
+  }
   absl::StatusOr<std::vector<InterventionRow>> Interventions(const std::string& run) override {
     base::MutexLock lock(mutex_);
     std::vector<InterventionRow> rows;
@@ -132,6 +138,8 @@ class MemoryStore final : public engine::Journal, public engine::History {
 
   void Keep(const engine::JournalEntry& entry) GYROSTAT_REQUIRES(mutex_) {
     for (const model::Finding& each : entry.findings) findings_[entry.run][each.id] = {each, entry.attempt};
+    for (const engine::EpisodeChange& each : entry.episodes)
+      episodes_[entry.run][each.diagnosis.episode] = {each.diagnosis, entry.attempt};
     for (const model::Intervention& each : entry.interventions)
       interventions_[entry.run][each.id] = {each, entry.attempt};
     engine::Event event;
@@ -146,6 +154,7 @@ class MemoryStore final : public engine::Journal, public engine::History {
   std::deque<engine::JournalEntry> entries_ GYROSTAT_GUARDED_BY(mutex_);
   bool held_ = false, failing_ = false, stalled_ = false, stop_ = false;
   std::map<std::string, std::map<uint64_t, FindingRow>> findings_ GYROSTAT_GUARDED_BY(mutex_);
+  std::map<std::string, std::map<uint64_t, EpisodeRow>> episodes_ GYROSTAT_GUARDED_BY(mutex_);
   std::map<std::string, std::map<std::string, InterventionRow>> interventions_ GYROSTAT_GUARDED_BY(mutex_);
   std::map<std::string, std::vector<model::Report>> reports_ GYROSTAT_GUARDED_BY(mutex_);
   std::map<std::string, model::Hello> hellos_ GYROSTAT_GUARDED_BY(mutex_);

@@ -1,5 +1,7 @@
 #include <gmock/gmock.h>
 
+#include <limits>
+
 #include "integration/rpc_daemon.h"
 
 namespace gyrostat::rpc {
@@ -166,6 +168,41 @@ TEST_F(Control, ListsFindingsOldestFirst) {
   request.set_open_only(true);
   ASSERT_TRUE(Ask(stub_.get(), &v1::ControlService::Stub::ListFindings, request, &response).ok());
   EXPECT_EQ(response.findings_size(), 0);
+}
+
+TEST_F(Control, TellsTheEpisodeToEverybodyWhoAsks) {
+  const auto job = Train("r", 'a', 60);
+  v1::ListEpisodesRequest request;
+  request.set_run("r");
+  v1::ListEpisodesResponse episodes;
+  ASSERT_TRUE(Ask(stub_.get(), &v1::ControlService::Stub::ListEpisodes, request, &episodes).ok());
+  EXPECT_EQ(episodes.episodes_size(), 0);
+  for (uint64_t i = 61; i <= 64; ++i) {
+    v1::Report report = SampleReport(i);
+    report.clear_scalar_signals();
+    report.clear_scalars();
+    AddScalar(&report, model::Signal::kLoss, std::numeric_limits<double>::quiet_NaN());
+    ASSERT_TRUE(job->Say(report));
+  }
+  ASSERT_TRUE(job->HearAcknowledged(64));
+  ASSERT_TRUE(Ask(stub_.get(), &v1::ControlService::Stub::ListEpisodes, request, &episodes).ok());
+  ASSERT_EQ(episodes.episodes_size(), 1);
+  const v1::Episode& episode = episodes.episodes(0);
+  EXPECT_EQ(episode.attempt(), IdBytes('a'));
+  EXPECT_EQ(episode.causes(0).cause(), "numeric");
+  EXPECT_EQ(episode.step_begin(), 161);
+  EXPECT_THAT(episode.page(), HasSubstr(episode.headline()));
+  v1::GetRunRequest show;
+  show.set_run("r");
+  v1::GetRunResponse shown;
+  ASSERT_TRUE(Ask(stub_.get(), &v1::ControlService::Stub::GetRun, show, &shown).ok());
+  EXPECT_EQ(shown.view().episode().SerializeAsString(), episode.SerializeAsString());
+  v1::ListFindingsRequest list;
+  list.set_run("r");
+  v1::ListFindingsResponse findings;
+  ASSERT_TRUE(Ask(stub_.get(), &v1::ControlService::Stub::ListFindings, list, &findings).ok());
+  ASSERT_GT(findings.findings_size(), 0);
+  for (const v1::Finding& each : findings.findings()) EXPECT_EQ(each.episode(), episode.id()) << each.detector();
 }
 
 TEST_F(Control, LeavesOutTheOldestFindingsWhenTheyDoNotFit) {

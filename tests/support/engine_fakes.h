@@ -127,6 +127,7 @@ class FakeHistory : public engine::History {
   }
   absl::StatusOr<std::optional<engine::ModeWord>> ModeLimit() override { return limit; }
   absl::StatusOr<std::vector<FindingRow>> Findings(const std::string&) override { return std::vector<FindingRow>(); }
+  absl::StatusOr<std::vector<EpisodeRow>> Episodes(const std::string&) override { return std::vector<EpisodeRow>(); }
   absl::StatusOr<std::vector<InterventionRow>> Interventions(const std::string&) override {
     return std::vector<InterventionRow>();
   }

@@ -16,6 +16,7 @@ class FakeControl : public Control {
   v1::ListRunsResponse runs;
   v1::GetRunResponse run;
   v1::ListFindingsResponse findings;
+  v1::ListEpisodesResponse episodes;
   v1::ListInterventionsResponse interventions;
   v1::Intervention answered;
   std::vector<std::string> mode_runs;
@@ -44,6 +45,7 @@ class FakeControl : public Control {
     asked_findings = request;
     return Or(findings);
   }
+  absl::StatusOr<v1::ListEpisodesResponse> ListEpisodes(const std::string&) override { return Or(episodes); }
   absl::StatusOr<v1::ListInterventionsResponse> ListInterventions(const std::string&) override {
     return Or(interventions);
   }

@@ -21,6 +21,10 @@ using ::testing::HasSubstr;
 std::string BytesOf(const RunOutput& out) {
   base::ByteWriter bytes;
   base::SaveTo(&bytes, out.findings);
+  for (const EpisodeChange& change : out.episodes) {
+    base::SaveTo(&bytes, change.diagnosis);
+    base::SaveTo(&bytes, change.joined);
+  }
   base::SaveTo(&bytes, out.policy.decisions);
   base::SaveTo(&bytes, out.policy.changed);
   base::SaveTo(&bytes, out.policy.orders);
@@ -335,11 +339,12 @@ TEST(RunScript, HasEverythingInIt) {
   engine::Run run(testing::kScriptedRun, 1, testing::ScriptedOptions());
   RunOutput out;
   std::set<std::string> detectors, states;
-  size_t orders = 0, repeats = 0, refused = 0;
+  size_t orders = 0, repeats = 0, refused = 0, episodes = 0;
   for (const Event& event : Straight().events) {
     run.Apply(event, &out);
     for (const auto& finding : out.findings) detectors.insert(finding.detector);
     for (const auto& intent : out.policy.changed) states.insert(model::Token(intent.state));
+    episodes += out.episodes.size();
     orders += out.policy.orders.size();
     repeats += !out.changed && out.acknowledge_sequence > 0;
     refused += !out.status.ok();
@@ -348,6 +353,7 @@ TEST(RunScript, HasEverythingInIt) {
     EXPECT_TRUE(detectors.contains(detector)) << detector;
   for (const char* state : {"proposed", "approved", "sent", "applied", "judged"})
     EXPECT_TRUE(states.contains(state)) << state;
+  EXPECT_GT(episodes, 3u);
   EXPECT_GT(orders, 10u);
   EXPECT_EQ(repeats, 1u);
   EXPECT_EQ(refused, 1u);

@@ -56,6 +56,47 @@ TEST(RenderOrder, BecomesLocalClipWhereClippingIsLocal) {
   EXPECT_EQ(out.local_clip().epoch(), 3u);
 }
 
+TEST(RenderEpisode, CarriesTheDiagnosisAndItsPage) {
+  diagnose::Diagnosis d;
+  d.episode = 100001;
+  d.closed = true;
+  d.findings = 9;
+  d.ranked = {{diagnose::Cause::kAttentionLogits, 0.75}, {diagnose::Cause::kBadData, 0.25}};
+  d.severity = model::Severity::kCritical;
+  d.step_begin = 90;
+  d.step_end = 140;
+  d.healed = false;
+  d.detector = "attn_logit";
+  d.signal = model::Signal::kAttnLogitMax;
+  d.layer = 0, d.head = 5;
+  d.first_step = 93;
+  d.recommend = model::InterventionKind::kQkClip;
+  d.headline = "It runs away.";
+  d.advice = "Clip it.";
+  d.evidence = {"Over tau."};
+  v1::Episode out;
+  ToWire(d, "r", Id('a'), &out);
+  EXPECT_EQ(out.id(), 100001u);
+  EXPECT_EQ(out.run(), "r");
+  EXPECT_EQ(out.attempt(), IdBytes('a'));
+  EXPECT_TRUE(out.closed());
+  EXPECT_EQ(out.causes(1).cause(), "bad_data");
+  EXPECT_EQ(out.causes(1).weight(), 0.25);
+  EXPECT_EQ(out.severity(), "critical");
+  EXPECT_EQ(out.step_end(), 140);
+  EXPECT_TRUE(out.has_healed());
+  EXPECT_FALSE(out.healed());
+  EXPECT_EQ(out.signal(), "attn_logit_max");
+  EXPECT_TRUE(out.has_layer());
+  EXPECT_EQ(out.head(), 5u);
+  EXPECT_FALSE(out.has_rank());
+  EXPECT_EQ(out.first_step(), 93);
+  EXPECT_EQ(out.recommend(), v1::QK_CLIP);
+  EXPECT_EQ(out.findings(), 9u);
+  EXPECT_EQ(out.page(), d.Text());
+  EXPECT_THAT(out.page(), testing::HasSubstr("9 findings in all"));
+}
+
 TEST(RenderModel, ComesBackAsItWent) {
   model::Hello hello;
   ASSERT_TRUE(FromWire(SampleHello(), &hello).ok());
