@@ -21,7 +21,7 @@ constexpr char kEpilogue[] =
     "\nExamples:\n"
     "  gyrostatctl runs                           what reports, and what is open\n"
     "  gyrostatctl watch my-run                   live, on one screen\n"
-    "  gyrostatctl findings my-run --open         what is wrong now\n"
+    "  gyrostatctl show my-run                    what happens to it, and what to do about it\n"
     "  gyrostatctl approve my-run/3               let a proposal happen\n"
     "  gyrostatctl replay train.log               judge a finished run, whatever wrote its log\n"
     "  gyrostatctl mode --all observe             stop everything gyrostat does to jobs\n"
@@ -62,6 +62,11 @@ void AddReading(CLI::App* app, Draft* draft) {
   Add(app, draft, Command::kRuns, "runs", "List the runs this daemon knows", "  gyrostatctl runs\n");
   CLI::App* sub = Add(app, draft, Command::kShow, "show", "Everything about one run",
                       "  gyrostatctl show my-run\n  gyrostatctl show my-run --json | jq .scalars.loss\n");
+  AddRun(sub, draft);
+  sub = Add(app, draft, Command::kEpisodes, "episodes", "What happened to a run: one diagnosis for each episode",
+            "  gyrostatctl episodes my-run\n"
+            "  gyrostatctl episodes my-run --json | jq -r '[.step_begin, .cause, .healed] | @tsv'\n"
+            "An episode is what belongs together, from the first mover until all is calm again.\n");
   AddRun(sub, draft);
   sub = Add(app, draft, Command::kFindings, "findings", "What the detectors found in a run",
             "  gyrostatctl findings my-run --open\n"
@@ -250,6 +255,7 @@ constexpr char kReplayExamples[] =
     "A log whose names are unusual is told with the names it has; --map says what they mean.\n"
     "Runs: a column run_id or run (or --run-column) tells several in one file apart. A step that repeats or\n"
     "goes back is a restart of the same run.\n"
+    "What is told: one diagnosis for each episode, then the signals. --findings lists all that was found.\n"
     "Findings are those that a daemon would have made of the same reports, bit for bit. --model names a spec\n"
     "(or a Hugging Face config.json), without which rules that depend on the model rest.\n";
 
@@ -273,6 +279,7 @@ void AddReplay(CLI::App* app, Draft* draft) {
       ->check(CLI::IsMember(rules))->allow_extra_args(false);
   sub->add_option("--config", request.config, "A gyrostatd configuration file: its thresholds judge, and no defaults")
       ->option_text("FILE");
+  sub->add_flag("--findings", request.list_findings, "List each finding too, below the diagnosis of each episode");
   sub->add_option("--html", request.html, "Write a page with curves and findings, which needs nothing but itself")
       ->option_text("FILE");
   sub->add_option("--fail-on", request.fail_on, "Exit 1 if a finding of this severity or above is printed")

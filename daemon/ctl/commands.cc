@@ -63,6 +63,16 @@ int FindingsOf(const Request& request, Control* control, const Console& console)
   return fail ? kRefused : kDone;
 }
 
+int EpisodesOf(const Request& request, Control* control, const Console& console) {
+  const auto episodes = control->ListEpisodes(request.run);
+  if (!episodes.ok()) return Complain(episodes.status(), request.address, console);
+  if (!request.json) console.out << RenderEpisodes(episodes->episodes(), console.style);
+  else
+    for (const v1::Episode& each : episodes->episodes()) console.out << Json(each) << "\n";
+  TellLeftOut(episodes->left_out(), "episodes", console);
+  return kDone;
+}
+
 int InterventionsOf(const Request& request, Control* control, const Console& console) {
   const auto interventions = control->ListInterventions(request.run);
   if (!interventions.ok()) return Complain(interventions.status(), request.address, console);
@@ -227,6 +237,7 @@ int RunCommand(const Request& request, Control* control, const Console& console)
     case Command::kRuns: return Runs(request, control, console);
     case Command::kShow: return Show(request, control, console);
     case Command::kFindings: return FindingsOf(request, control, console);
+    case Command::kEpisodes: return EpisodesOf(request, control, console);
     case Command::kInterventions: return InterventionsOf(request, control, console);
     case Command::kApprove:
     case Command::kReject: return Answer(request, control, console);

@@ -75,6 +75,37 @@ Value FindingValue(const v1::Finding& finding) {
   return out;
 }
 
+Value EpisodeValue(const v1::Episode& episode) {
+  Value out;
+  out["id"] = episode.id();
+  out["run"] = Text(episode.run());
+  out["attempt"] = TextOrNull(AttemptHex(episode.attempt()));
+  out["closed"] = episode.closed();
+  out["severity"] = Text(episode.severity());
+  out["cause"] = episode.causes().empty() ? Value(nullptr) : Value(episode.causes(0).cause());
+  out["causes"] = Value::array();
+  for (const v1::Cause& each : episode.causes())
+    out["causes"].push_back({{"cause", Text(each.cause())}, {"weight", Real(each.weight())}});
+  out["step_begin"] = episode.step_begin();
+  out["step_end"] = episode.has_step_end() ? Value(episode.step_end()) : Value(nullptr);
+  out["healed"] = episode.has_healed() ? Value(episode.healed()) : Value(nullptr);
+  out["detector"] = TextOrNull(episode.detector());
+  out["signal"] = TextOrNull(episode.signal());
+  out["layer"] = episode.has_layer() ? Value(episode.layer()) : Value(nullptr);
+  out["head"] = episode.has_head() ? Value(episode.head()) : Value(nullptr);
+  out["rank"] = episode.has_rank() ? Value(episode.rank()) : Value(nullptr);
+  out["first_step"] = episode.first_step();
+  out["common_mode"] = episode.common_mode();
+  out["recommend"] = TextOrNull(Token(episode.recommend()));
+  out["headline"] = Text(episode.headline());
+  out["advice"] = Text(episode.advice());
+  out["likely"] = TextOrNull(episode.likely());
+  out["evidence"] = Value::array();
+  for (const std::string& each : episode.evidence()) out["evidence"].push_back(Text(each));
+  out["findings"] = episode.findings();
+  return out;
+}
+
 Value InterventionValue(const v1::Intervention& intent) {
   Value out;
   out["id"] = Text(intent.id());
@@ -154,6 +185,7 @@ std::string AttemptHex(const std::string& bytes) {
 
 std::string Json(const v1::RunSummary& run) { return Line(Summary(run)); }
 std::string Json(const v1::Finding& finding) { return Line(FindingValue(finding)); }
+std::string Json(const v1::Episode& episode) { return Line(EpisodeValue(episode)); }
 std::string Json(const v1::Intervention& intervention) { return Line(InterventionValue(intervention)); }
 
 std::string Json(const v1::RunView& view) {
@@ -170,6 +202,7 @@ std::string Json(const v1::RunView& view) {
     out["worst_heads"].push_back({{"layer", each.layer()}, {"head", each.head()}, {"value", Real(each.value())}});
   out["heads_over_tau"] = view.heads_over_tau();
   out["tau"] = Real(view.tau());
+  out["episode"] = view.has_episode() ? EpisodeValue(view.episode()) : Value(nullptr);
   out["open_findings"] = Value::array();
   for (const v1::Finding& each : view.open_findings()) out["open_findings"].push_back(FindingValue(each));
   out["open_interventions"] = Value::array();

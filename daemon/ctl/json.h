@@ -17,6 +17,7 @@ namespace gyrostat::ctl {
 // Each without the newline.
 std::string Json(const v1::RunSummary& run);
 std::string Json(const v1::Finding& finding);
+std::string Json(const v1::Episode& episode);
 std::string Json(const v1::Intervention& intervention);
 std::string Json(const v1::RunView& view);
 // A header of gyrostat JSONL (design.md §8), with the attempt that begins there.

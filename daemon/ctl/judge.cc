@@ -50,11 +50,21 @@ class EngineJudge : public Judge {
     for (const auto& [id, finding] : findings_) findings.push_back(finding);
     return findings;
   }
+  std::vector<diagnose::Diagnosis> Episodes() const override {
+    std::vector<diagnose::Diagnosis> episodes;
+    episodes.reserve(episodes_.size());
+    for (const auto& [id, diagnosis] : episodes_) episodes.push_back(diagnosis);
+    return episodes;
+  }
 
  private:
   void Apply(const engine::Event& event) {
     run_.Apply(event, &out_);
     for (model::Finding& finding : out_.findings) findings_[finding.id] = std::move(finding);
+    for (engine::EpisodeChange& change : out_.episodes) {
+      for (const uint64_t id : change.joined) findings_[id].episode = change.diagnosis.episode;
+      episodes_[change.diagnosis.episode] = std::move(change.diagnosis);
+    }
   }
 
   engine::Run run_;
@@ -63,6 +73,7 @@ class EngineJudge : public Judge {
   model::Hello hello_;
   uint64_t attempt_ = 0;
   std::map<uint64_t, model::Finding> findings_;  // Ids count up in the order of saying.
+  std::map<uint64_t, diagnose::Diagnosis> episodes_;
 };
 
 // The rules of another tool: detectors alone, as no engine runs them.

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "diagnose/diagnosis.h"
 #include "engine/run_options.h"
 #include "model/finding.h"
 #include "model/model_spec.h"
@@ -31,6 +32,8 @@ class Judge {
 
   // In the order in which they were first said; each as it was last said.
   virtual std::vector<model::Finding> Findings() const = 0;
+  // In order of their begin, each as it was last said. Other tools have none.
+  virtual std::vector<diagnose::Diagnosis> Episodes() const { return {}; }
 };
 
 // What --rules takes, `all` apart.

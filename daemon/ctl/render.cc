@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "ctl/episode_page.h"
+
 namespace gyrostat::ctl {
 namespace {
 
@@ -146,6 +148,15 @@ std::string RenderFindings(const Findings& findings, const Style& style) {
   return table.Render(style);
 }
 
+std::string RenderEpisodes(const EpisodeList& episodes, const Style& style) {
+  std::string out;
+  for (const v1::Episode& each : episodes) {
+    out += (out.empty() ? "" : "\n") + Paint(style, Tint::kDim, "episode " + std::to_string(each.id())) + "\n";
+    out += RenderEpisode(each.severity(), each.page(), style);
+  }
+  return out.empty() ? "No episodes.\n" : out;
+}
+
 std::string RenderInterventions(const Interventions& interventions, const Style& style) {
   if (interventions.empty()) return "No interventions.\n";
   Table table({{"ID"}, {"KIND"}, {"STATE"}, {"OUTCOME"}, {"MODE"}, {"AUTHOR"}, {"PROPOSED", true}, {"APPLIED", true},
@@ -177,6 +188,10 @@ std::string RenderView(const v1::RunView& view, const Style& style, int64_t now_
   Line(style, "job allows", AllowSentence(view), &out);
   Line(style, "reports",
        std::to_string(view.reports_total()) + ", " + std::to_string(view.reports_dropped_total()) + " dropped", &out);
+  if (view.has_episode()) {
+    Heading(style, view.episode().closed() ? "Last episode" : "Episode", &out);
+    out += RenderEpisode(view.episode().severity(), view.episode().page(), style);
+  }
   if (!view.scalars().empty()) {
     Heading(style, "Newest signals", &out);
     for (const v1::ScalarValue& each : view.scalars()) Line(style, each.signal(), Number(each.value()), &out);

@@ -18,6 +18,9 @@ std::string RenderRuns(const v1::ListRunsResponse& runs, const Style& style, int
 using Findings = google::protobuf::RepeatedPtrField<v1::Finding>;
 std::string RenderFindings(const Findings& findings, const Style& style);
 
+using EpisodeList = google::protobuf::RepeatedPtrField<v1::Episode>;
+std::string RenderEpisodes(const EpisodeList& episodes, const Style& style);
+
 using Interventions = google::protobuf::RepeatedPtrField<v1::Intervention>;
 std::string RenderInterventions(const Interventions& interventions, const Style& style);
 

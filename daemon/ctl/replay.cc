@@ -63,6 +63,7 @@ std::optional<ReplayOptions> OptionsOf(const Request& request, const Console& co
 int ReplayFiles(const Request& request, const Console& console, const ThresholdsReader& read_thresholds) {
   const std::optional<ReplayOptions> options = OptionsOf(request, console, read_thresholds);
   if (!options) return kRefused;
+  const Detail detail = request.list_findings ? Detail::kFindings : Detail::kEpisodes;
   int code = kDone;
   bool first = true;
   std::vector<Replayed> pages;
@@ -73,7 +74,7 @@ int ReplayFiles(const Request& request, const Console& console, const Thresholds
         file, request.reading, &replay, [&progress](uint64_t done, uint64_t total) { progress(done, total); });
     for (Replayed& run : replay.Take(file, outcome)) {
       if (request.json) console.out << Json(run) << "\n" << std::flush;
-      else console.out << (first ? "" : "\n") << RenderReplayed(run, console.style) << std::flush;
+      else console.out << (first ? "" : "\n") << RenderReplayed(run, detail, console.style) << std::flush;
       first = false;
       if (Fails(run, request.fail_on)) code = kRefused;
       if (!request.html.empty()) pages.push_back(std::move(run));

@@ -176,12 +176,33 @@ std::string Notes(const Replayed& run) {
   return out;
 }
 
+// One card an episode: what is read first, and mostly alone.
+std::string EpisodeCards(const Replayed& run) {
+  std::string out;
+  for (const diagnose::Diagnosis& each : run.episodes) {
+    out += std::string("<article class=\"episode verdict ") + model::Token(each.severity) +
+           "\"><p class=\"headline\">" + Html(each.headline) + "</p><dl>";
+    const auto line = [&out](const char* name, const std::string& html) {
+      if (!html.empty()) out += "<div><dt>" + std::string(name) + "</dt><dd>" + html + "</dd></div>";
+    };
+    line("What now", Html(each.advice));
+    line("This model", Html(each.likely));
+    std::string evidence;
+    for (const std::string& sentence : each.evidence) evidence += "<li>" + Html(sentence) + "</li>";
+    line("Evidence", "<ul class=\"evidence\">" + evidence + "</ul>");
+    line("Else", Html(each.LessLikely()));
+    out += "</dl></article>";
+  }
+  return out;
+}
+
 std::string Section(const Told& told, bool folded) {
   std::string out = "<section class=\"run\" id=\"" + told.id + "\">";
   const std::string heading = "<h2>" + Html(told.run.run) + " " + Tag(Standing(told.run)) + "</h2>";
   out += folded ? "<details><summary>" + heading + "</summary>" : heading;
-  out += Verdict(told) + Facts(told.run) + FirstFigures(told) + "<h3>Findings</h3>" +
-         FindingRows(told.findings, told.steps) + OtherFigures(told) + Notes(told.run);
+  out += told.run.episodes.empty() ? Verdict(told) : EpisodeCards(told.run);
+  out += Facts(told.run) + FirstFigures(told) + "<h3>Findings</h3>" + FindingRows(told.findings, told.steps) +
+         OtherFigures(told) + Notes(told.run);
   return out + (folded ? "</details></section>\n" : "</section>\n");
 }
 

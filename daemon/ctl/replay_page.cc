@@ -4,10 +4,12 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "ctl/axis.h"
+#include "ctl/episode_page.h"
 #include "ctl/html.h"
 #include "ctl/render.h"
 #include "ctl/signal_words.h"
@@ -20,6 +22,8 @@ using Value = nlohmann::ordered_json;
 
 // Of a terminal. Below kWideColumns the first values are left out: the curve shows how it began.
 constexpr size_t kCurveColumnsMin = 10, kCurveColumnsMax = 48, kWideColumns = 100;
+
+constexpr std::string_view kOurRules = "gyrostat";
 
 bool IsWide(const Style& style) { return style.columns == 0 || style.columns >= kWideColumns; }
 
@@ -145,11 +149,33 @@ std::string SignalTable(const Replayed& run, const Style& style) {
   return table.Render(style) + Wrap(style, nonfinite.empty() ? "" : nonfinite + ".", 0);
 }
 
-std::string FindingTable(const Replayed& run, const Style& style) {
+std::string EpisodePages(const Replayed& run, const Style& style) {
+  std::string out;
+  for (const diagnose::Diagnosis& each : run.episodes) {
+    out += "\n";
+    if (run.episodes.size() > 1)
+      out += Paint(style, Tint::kDim, "Episode " + std::to_string(&each - run.episodes.data() + 1) + " of " +
+                                          std::to_string(run.episodes.size())) + "\n";
+    out += RenderEpisode(model::Token(each.severity), each.Text(), style);
+  }
+  return out;
+}
+
+// "7 findings (1 critical, 4 warning, 2 info)".
+std::string FindingCount(const std::vector<RuledFinding>& findings) {
+  std::string parts;
+  for (const model::Severity each : {model::Severity::kCritical, model::Severity::kWarning, model::Severity::kInfo}) {
+    const auto count = std::ranges::count_if(findings, [each](const auto& f) { return f.finding.severity == each; });
+    if (count > 0) parts += (parts.empty() ? "" : ", ") + std::to_string(count) + " " + model::Token(each);
+  }
+  return Count(findings.size(), "finding") + " (" + parts + ")";
+}
+
+std::string FindingTable(const std::vector<RuledFinding>& findings, const Style& style) {
   bool other_rules = false;
-  for (const RuledFinding& each : run.findings) other_rules = other_rules || each.rules != "gyrostat";
+  for (const RuledFinding& each : findings) other_rules = other_rules || each.rules != kOurRules;
   Table table({{"severity"}, {"detector"}, {"signal"}, {"place"}, {"steps"}, {"state"}});
-  for (const RuledFinding& each : run.findings) {
+  for (const RuledFinding& each : findings) {
     const model::Finding& finding = each.finding;
     const std::string severity = model::Token(finding.severity);
     table.Row({{severity, TintOfSeverity(severity)},
@@ -162,6 +188,19 @@ std::string FindingTable(const Replayed& run, const Style& style) {
                   (finding.recommend ? " Recommended: " + std::string(model::Token(*finding.recommend)) + "." : ""));
   }
   return table.Render(style);
+}
+
+std::string FindingText(const Replayed& run, Detail detail, const Style& style) {
+  if (run.findings.empty()) return "No findings.\n";
+  std::vector<RuledFinding> ours, others;
+  for (const RuledFinding& each : run.findings) (each.rules == kOurRules ? ours : others).push_back(each);
+  if (detail == Detail::kFindings) return FindingTable(run.findings, style);
+  std::string out;
+  if (!ours.empty()) {
+    out += FindingCount(ours) + (run.episodes.empty() ? ": nothing that anybody need be woken for" : "");
+    out += "; --findings lists " + std::string(ours.size() == 1 ? "it" : "them") + ".\n";
+  }
+  return others.empty() ? out : out + FindingTable(others, style);
 }
 
 }  // namespace
@@ -185,18 +224,20 @@ std::string Json(const Replayed& run) {
   return out.dump(-1, ' ', false, Value::error_handler_t::replace);
 }
 
-std::string RenderReplayed(const Replayed& run, const Style& style) {
+std::string RenderReplayed(const Replayed& run, Detail detail, const Style& style) {
   std::string out = Paint(style, Tint::kBold, Escape(run.run));
   out += "  " + Count(run.steps, "step") + ", " + std::to_string(run.first_step) + " to " +
          std::to_string(run.last_step) + ", " + logs::Token(run.format);
   if (run.attempts > 1) out += ", " + Count(run.attempts, "attempt");
   out += run.file == run.run ? "\n" : "  " + Paint(style, Tint::kDim, Escape(run.file)) + "\n";
+  out += EpisodePages(run, style);
+  if (!run.episodes.empty()) out += "\n";
   out += SignalTable(run, style);
   if (run.spike_score_loss) out += "spike score of the loss " + Number(*run.spike_score_loss) + " %\n";
   if (run.spike_score_grad_norm)
     out += "spike score of the gradient norm " + Number(*run.spike_score_grad_norm) + " %\n";
   out += "\n";
-  out += run.findings.empty() ? "No findings.\n" : FindingTable(run, style);
+  out += FindingText(run, detail, style);
   if (run.losses.skipped_rows > 0) out += "\n" + Count(run.losses.skipped_rows, "row") + " skipped.\n";
   for (const std::string& each : run.losses.warnings) out += Wrap(style, "Note: " + each + ".", 0);
   return out;

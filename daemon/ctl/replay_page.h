@@ -11,7 +11,10 @@ namespace gyrostat::ctl {
 // The object of design.md §8, without the newline.
 std::string Json(const Replayed& run);
 
-// Signals with their curves, spike scores, findings, what was not read.
-std::string RenderReplayed(const Replayed& run, const Style& style);
+enum class Detail { kEpisodes, kFindings };
+
+// The diagnosis of each episode, signals with their curves, spike scores, what was not read. Findings are counted, with
+// kFindings listed too; those of other tools, which have no episodes, always are.
+std::string RenderReplayed(const Replayed& run, Detail detail, const Style& style);
 
 }  // namespace gyrostat::ctl

@@ -169,9 +169,11 @@ std::vector<Replayed> Replay::Take(const std::string& file, const logs::ReadOutc
     told.signals.assign(run->signals.begin(), run->signals.end());
     if (run->loss.evaluated() > 0) told.spike_score_loss = run->loss.percent();
     if (run->grad_norm.evaluated() > 0) told.spike_score_grad_norm = run->grad_norm.percent();
-    for (const auto& judge : run->judges)
+    for (const auto& judge : run->judges) {
       for (model::Finding& finding : judge->Findings())
         told.findings.push_back({std::string(judge->rules()), std::move(finding)});
+      for (diagnose::Diagnosis& episode : judge->Episodes()) told.episodes.push_back(std::move(episode));
+    }
     all.push_back(std::move(told));
   }
   runs_.clear();

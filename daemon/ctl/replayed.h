@@ -34,7 +34,8 @@ struct Replayed {
   logs::Losses losses;  // Of the whole file.
   std::optional<double> spike_score_loss, spike_score_grad_norm;  // Percent; nothing: fewer values than its window.
   std::vector<RuledFinding> findings;
-  std::map<model::Signal, Curve> curves;  // Of arrays: the worst value.
+  std::vector<diagnose::Diagnosis> episodes;  // Of gyrostat's rules, in order of their begin.
+  std::map<model::Signal, Curve> curves;      // Of arrays: the worst value.
   std::map<model::Signal, LayerMap> layers;
   std::map<model::Signal, HeadMap> heads;  // Of signals with several heads a layer.
 };

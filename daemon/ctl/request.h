@@ -20,7 +20,7 @@ enum ExitCode : int {
 
 enum class Command {
   kRuns, kShow, kFindings, kInterventions, kApprove, kReject, kMode, kWatch, kSeries, kCheckConfig, kDoctor, kQkClip,
-  kCompletion, kReplay, kCheckModel, kExport, kDeepNorm, kWarmup,
+  kCompletion, kReplay, kCheckModel, kExport, kDeepNorm, kWarmup, kEpisodes,
 };
 
 // What `warmup` is asked.
@@ -45,7 +45,7 @@ struct Request {
   std::string address;     // As given or from the environment; never empty.
   std::string token_file;  // Empty: no token.
 
-  std::string run;         // Of show, findings, interventions, watch, series, mode.
+  std::string run;         // Of show, episodes, findings, interventions, watch, series, mode.
   bool open_only = false;  // findings
   std::string fail_on;     // findings, replay: "", "warning" or "critical".
   std::string id;          // approve, reject
@@ -60,6 +60,7 @@ struct Request {
   std::string file;      // check-config, check-model
   std::vector<std::string> files, rules;  // replay; rules are names that ctl/judge.h knows.
   logs::ReadOptions reading;
+  bool list_findings = false;  // replay: each finding, below the diagnoses.
   std::string export_format;  // export: "jsonl" or "csv".
   std::string out;            // export; empty: the output stream.
   std::vector<std::string> signals;  // export; empty: all.

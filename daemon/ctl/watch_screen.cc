@@ -103,6 +103,15 @@ std::vector<WatchScreen::Row> WatchScreen::Signals(const Style& style, int64_t n
   };
 }
 
+// What happens, and what now: as long as it is news.
+std::vector<WatchScreen::Row> WatchScreen::Episode() const {
+  if (!view_.has_episode() || view_.episode().closed()) return {};
+  const v1::Episode& episode = view_.episode();
+  std::vector<Row> rows = {{Escape(episode.headline()), TintOfSeverity(episode.severity())}};
+  if (!episode.advice().empty()) rows.push_back({"  " + Escape(episode.advice())});
+  return rows;
+}
+
 std::vector<WatchScreen::Row> WatchScreen::Findings() const {
   std::vector<const v1::Finding*> worst_first;
   for (const v1::Finding& each : view_.open_findings()) worst_first.push_back(&each);
@@ -130,6 +139,8 @@ std::vector<WatchScreen::Row> WatchScreen::Interventions() const {
 
 std::string WatchScreen::Render(const Style& style, size_t rows, int64_t now_unix_ms, std::string_view trouble) const {
   std::vector<Row> page = Signals(style, now_unix_ms);
+  const std::vector<Row> episode = Episode();
+  page.insert(page.end(), episode.begin(), episode.end());
   const std::vector<Row> findings = Findings(), interventions = Interventions();
   // Headings, the last line and the page above are fixed; findings and interventions share the rest.
   const size_t fixed = page.size() + 4;

@@ -30,6 +30,7 @@ class WatchScreen {
     Tint tint = Tint::kNone;
   };
   std::vector<Row> Signals(const Style& style, int64_t now_unix_ms) const;
+  std::vector<Row> Episode() const;
   std::vector<Row> Findings() const;
   std::vector<Row> Interventions() const;
   static void Section(const std::vector<Row>& rows, size_t budget, std::vector<Row>* out);

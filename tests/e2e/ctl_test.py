@@ -108,6 +108,22 @@ def test_show_tells_everything_about_a_run(daemon, watched):
     assert "4 heads over 30" in text and "job allows" in text
 
 
+def test_one_episode_joins_what_was_found(daemon, watched):
+    (episode,) = objects(daemon, "episodes", watched)
+    assert episode["cause"] == "attention_logits" and episode["recommend"] == "qk_clip"
+    assert episode["causes"][0]["weight"] > 0.5 and episode["evidence"]
+    findings = objects(daemon, "findings", watched)
+    assert {each["episode"] for each in findings if each["severity"] != "info"} == {episode["id"]}
+    # What came back after its end is one condition, and two findings.
+    assert 0 < episode["findings"] <= sum(each["episode"] == episode["id"] for each in findings)
+    (view,) = objects(daemon, "show", watched)
+    assert view["episode"] == episode
+    for command in ("show", "episodes"):
+        text = run(command, watched, address=daemon.grpc).stdout
+        assert "Attention logits run away, first in layer" in text and "Evidence:" in text, text
+    assert run("episodes", "nowhere", address=daemon.grpc).returncode == 1
+
+
 def test_series_gives_each_step_of_a_head(daemon, watched):
     points = objects(daemon, "series", watched, "attn_logit_max", "--layer", 0, "--head", 0, "--from", 100, "--to", 149)
     assert [each["step"] for each in points] == list(range(100, 150))

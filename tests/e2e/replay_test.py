@@ -40,7 +40,7 @@ def test_every_own_log_in_one_call():
 def test_help_teaches():
     text = ctl("replay", "--help").stdout
     for word in ("--format", "hf-trainer", "--run-column", "--map", "--model", "--rules", "--html", "--fail-on",
-                 "Examples:", "gyrostatctl replay train.log"):
+                 "--findings", "Examples:", "gyrostatctl replay train.log"):
         assert word in text, word
 
 
@@ -82,6 +82,8 @@ def test_an_export_replays_to_what_the_daemon_found(daemon, tmp_path, format):
         assert {each["detector"] for each in run["findings"]} >= {"attn_logit"}
     else:
         assert run["findings"] == wanted
+        (episode,) = objects(ctl("episodes", "live", "--json", "--address", daemon.grpc))
+        assert episode["headline"] in ctl("replay", path).stdout
 
 
 def load(daemon, run, **options):

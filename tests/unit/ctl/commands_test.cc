@@ -53,8 +53,8 @@ TEST_F(Commands, NobodyThereIsExitCode3AndSaysWhatToDo) {
   for (const auto& failure : {absl::UnavailableError("connection refused"), absl::DeadlineExceededError("too late")}) {
     control.failure = failure;
     for (const Command each :
-         {Command::kRuns, Command::kShow, Command::kFindings, Command::kInterventions, Command::kApprove,
-          Command::kReject, Command::kMode, Command::kWatch, Command::kSeries}) {
+         {Command::kRuns, Command::kShow, Command::kEpisodes, Command::kFindings, Command::kInterventions,
+          Command::kApprove, Command::kReject, Command::kMode, Command::kWatch, Command::kSeries}) {
       EXPECT_EQ(Run(each), kUnreachable);
       EXPECT_EQ(out.str(), "");
       EXPECT_EQ(err.str(), "gyrostatctl: no gyrostatd answers at 127.0.0.1:7431 (" + std::string(failure.message()) +
@@ -97,6 +97,25 @@ TEST_F(Commands, FindingsAsksForOpenOnesOnly) {
   Run(Command::kFindings);
   EXPECT_EQ(control.asked_findings.run(), "gpt");
   EXPECT_TRUE(control.asked_findings.open_only());
+}
+
+TEST_F(Commands, EpisodesArePagesForPeopleAndObjectsForPrograms) {
+  EXPECT_EQ(Run(Command::kEpisodes), kDone);
+  EXPECT_EQ(out.str(), "No episodes.\n");
+  for (const char* page : {"It runs away.\n\nClip it.\n", "Data.\n\nNothing.\n"}) {
+    v1::Episode* episode = control.episodes.add_episodes();
+    episode->set_id(100001 + static_cast<uint64_t>(control.episodes.episodes_size()) - 1);
+    episode->set_severity("critical");
+    episode->set_page(page);
+  }
+  control.episodes.set_left_out(3);
+  EXPECT_EQ(Run(Command::kEpisodes), kDone);
+  EXPECT_EQ(out.str(),
+            "episode 100001\nCRITICAL  It runs away.\n\nClip it.\n\nepisode 100002\nCRITICAL  Data.\n\nNothing.\n");
+  EXPECT_NE(err.str().find("3 older episodes"), std::string::npos);
+  request.json = true;
+  EXPECT_EQ(Run(Command::kEpisodes), kDone);
+  EXPECT_EQ(LineCount(out.str()), 2u);
 }
 
 TEST_F(Commands, SaysWhenTheAnswerIsNotAll) {

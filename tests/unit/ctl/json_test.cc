@@ -69,6 +69,33 @@ TEST(Json, AFindingHasReplaysFieldsAndItsOwn) {
   EXPECT_EQ(parsed["value"], "NaN");
 }
 
+TEST(Json, AnEpisodeIsItsDiagnosis) {
+  v1::Episode episode;
+  episode.set_id(400001);
+  episode.set_run("gpt");
+  episode.set_severity("critical");
+  for (const auto& [cause, weight] : {std::pair("attention_logits", 0.75), std::pair("bad_data", 0.25)}) {
+    episode.add_causes()->set_cause(cause);
+    episode.mutable_causes()->rbegin()->set_weight(weight);
+  }
+  episode.set_step_begin(90);
+  episode.set_detector("attn_logit");
+  episode.set_signal("attn_logit_max");
+  episode.set_layer(2);
+  episode.set_first_step(93);
+  episode.set_headline("h");
+  episode.set_advice("a");
+  episode.add_evidence("e");
+  episode.set_findings(7);
+  EXPECT_EQ(Json(episode),
+            R"({"id":400001,"run":"gpt","attempt":null,"closed":false,"severity":"critical",)"
+            R"("cause":"attention_logits","causes":[{"cause":"attention_logits","weight":0.75},)"
+            R"({"cause":"bad_data","weight":0.25}],"step_begin":90,"step_end":null,"healed":null,)"
+            R"("detector":"attn_logit","signal":"attn_logit_max","layer":2,"head":null,"rank":null,"first_step":93,)"
+            R"("common_mode":false,"recommend":null,"headline":"h","advice":"a","likely":null,"evidence":["e"],)"
+            R"("findings":7})");
+}
+
 TEST(Json, AnInterventionWithoutOutcomeSaysNull) {
   v1::Intervention intent;
   intent.set_id("gpt/1");

@@ -243,6 +243,36 @@ TEST_F(ReplayCommand, PeopleReadCurvesAndSentences) {
   EXPECT_NE(out.str().find("not finite"), std::string::npos);
 }
 
+TEST_F(ReplayCommand, LeadsWithOneDiagnosisForEachEpisode) {
+  std::string text;
+  for (int step = 0; step < 300; ++step)
+    text += "{\"step\": " + std::to_string(step) + ", \"loss\": " + (step < 200 ? "2" : "NaN") + "}\n";
+  request.json = false;
+  request.files = {Write("nan.jsonl", text)};
+  request.html = temp.File("page.html");
+  EXPECT_EQ(Run(), kDone);
+  const size_t page = out.str().find("\nCRITICAL  "), evidence = out.str().find("\nEvidence:\n"),
+               signals = out.str().find("\nsignal "), count = out.str().find("--findings lists");
+  EXPECT_LT(page, evidence) << out.str();
+  EXPECT_LT(evidence, signals);
+  EXPECT_LT(signals, count);
+  ASSERT_NE(count, std::string::npos);
+  EXPECT_EQ(out.str().find("severity"), std::string::npos) << "no table of raw findings";
+  std::ifstream in(request.html, std::ios::binary);
+  const std::string html(std::istreambuf_iterator<char>(in), {});
+  EXPECT_NE(html.find("<article class=\"episode verdict critical\">"), std::string::npos);
+  EXPECT_LT(html.find("class=\"evidence\""), html.find("<h3>Findings</h3>"));
+  request.list_findings = true;
+  EXPECT_EQ(Run(), kDone);
+  EXPECT_NE(out.str().find("severity"), std::string::npos);
+  EXPECT_NE(out.str().find("nonfinite"), std::string::npos);
+  // Other tools have no episodes: what they said is the answer.
+  request.list_findings = false;
+  request.rules = {"llmc"};
+  EXPECT_EQ(Run(), kDone);
+  EXPECT_EQ(out.str().find("Evidence:"), std::string::npos);
+}
+
 TEST_F(ReplayCommand, CheckModelSaysWhatIsKnown) {
   request.command = Command::kCheckModel;
   request.file = Write("config.json", R"({"model_type": "llama", "num_hidden_layers": 2, "num_attention_heads": 4})");

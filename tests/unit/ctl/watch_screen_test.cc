@@ -69,9 +69,27 @@ TEST(WatchScreen, IsOneCalmPage) {
             "Ctrl-C ends; gyrostatctl show gpt tells more\n");
 }
 
+TEST(WatchScreen, TellsTheEpisodeInTwoLinesAsLongAsItIsNews) {
+  WatchScreen screen;
+  v1::RunView view = View(2, 3);
+  view.mutable_episode()->set_headline("Attention logits run away, first in layer 2, head 5, since step 93.");
+  view.mutable_episode()->set_advice(std::string(300, 'a'));
+  screen.Add(view);
+  const auto lines = Lines(screen.Render(Terminal(), 23, kNow));
+  ASSERT_GT(lines.size(), 10u);
+  EXPECT_EQ(lines[9], "Attention logits run away, first in layer 2, head 5, since step 93.");
+  EXPECT_EQ(lines[10], "  " + std::string(77, 'a') + "…");
+  EXPECT_EQ(lines[11], "open findings: 0");
+  view.mutable_episode()->set_closed(true);
+  screen.Add(view);
+  EXPECT_EQ(screen.Render(Terminal(), 23, kNow).find("run away"), std::string::npos);
+}
+
 TEST(WatchScreen, FitsAnyWindowHoweverMuchIsOpen) {
   WatchScreen screen;
   v1::RunView view = View(1, 4);
+  view.mutable_episode()->set_headline(std::string(300, 'h'));
+  view.mutable_episode()->set_advice(std::string(300, 'a'));
   for (int i = 0; i < 50; ++i) {
     view.add_open_findings()->set_message(std::string(300, 'm'));
     view.add_open_interventions()->set_reason(std::string(300, 'r'));
