@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "detect/catalog.h"
+#include "diagnose/diagnosis.h"
 #include "model/finding.h"
 #include "model/intervention.h"
 #include "scenario/notation.h"
@@ -30,6 +31,12 @@ std::map<std::string, Kind> MakeKinds() {
   for (const std::string_view name : detect::DetectorNames()) finding.words.emplace(name);
   AddTokens<model::Severity>(0, 2, &finding.words);
   finding.fields = {"begin", "end", "layer", "head", "signal", "recommend", "value", "expected", "message"};
+  Kind& episode = kinds["episode"];
+  episode.words = {"open", "closed", "healed", "unhealed", "common"};
+  AddTokens<diagnose::Cause>(0, 14, &episode.words);
+  AddTokens<model::Severity>(0, 2, &episode.words);
+  episode.fields = {"begin", "end",  "detector", "first",  "layer",    "head",  "rank",
+                    "signal", "recommend", "findings", "headline", "advice", "likely", "evidence"};
   Kind& decision = kinds["decision"];
   decision.words = {"yes", "no"};
   AddTokens<model::InterventionKind>(1, 10, &decision.words);
@@ -64,7 +71,7 @@ const std::map<std::string, Kind>& Kinds() {
   return kinds;
 }
 
-constexpr std::string_view kCounted[] = {"orders", "acks", "decisions"};
+constexpr std::string_view kCounted[] = {"orders", "acks", "decisions", "episodes"};
 
 std::string Join(const Names& names) {
   std::string text;
@@ -109,7 +116,7 @@ std::string ReadExpectation(const std::vector<Word>& words, Expectation* expecta
     return ReadCounted(words, expectation);
   const auto kind = Kinds().find(expectation->kind);
   if (kind == Kinds().end()) {
-    Names names = {"orders", "acks", "decisions", "nothing more"};
+    Names names = {"orders", "acks", "decisions", "episodes", "nothing more"};
     for (const auto& [name, unused] : Kinds()) names.insert(name);
     return "`" + expectation->kind + "`: wanted one of " + Join(names);
   }
@@ -178,8 +185,9 @@ std::vector<std::string> Compare(const std::vector<Expectation>& expectations, c
   }
   std::map<std::string, uint64_t> rest;
   static const Names kQuestions = {"peak", "last", "ledger", "mode", "life", "pending"};
+  const bool episodes = next.count("episode") != 0 || counted.count("episode") != 0;
   for (size_t i = 0; i < said.size(); ++i) {
-    if (matched[i] || kQuestions.count(said[i].kind) != 0) continue;
+    if (matched[i] || kQuestions.count(said[i].kind) != 0 || (said[i].kind == "episode" && !episodes)) continue;
     ++rest[said[i].kind];
     if (counted.count(said[i].kind) == 0 && said[i].kind != "ack")
       differences.push_back("not expected: " + said[i].Line());

@@ -151,6 +151,10 @@ void Player::Feed(engine::EventBody body) {
     Note({step_, "refused", {code}, {{"message", std::string(out.status.message())}}});
   }
   for (const model::Finding& finding : out.findings) NoteFinding(finding);
+  for (const engine::EpisodeChange& change : out.episodes) {
+    if (change.diagnosis.closed) NoteEpisode(change.diagnosis), episodes_.erase(change.diagnosis.episode);
+    else episodes_[change.diagnosis.episode] = change.diagnosis;
+  }
   for (const model::Decision& decision : out.policy.decisions)
     Note({step_, "decision", {Token(decision.kind), decision.acted ? "yes" : "no"}, {{"reason", decision.reason}}});
   for (const model::Intervention& intervention : out.policy.changed) NoteIntervention(intervention);
@@ -182,6 +186,29 @@ void Player::NoteFinding(const model::Finding& finding) {
   said.fields["value"] = Number(finding.value);
   said.fields["expected"] = Number(finding.expected);
   said.fields["message"] = finding.message;
+  Note(std::move(said));
+}
+
+// Once: when it closes, or at the end.
+void Player::NoteEpisode(const diagnose::Diagnosis& episode) {
+  Said said{step_, "episode", {Token(episode.ranked.front().cause), Token(episode.severity)}, {}};
+  said.words.push_back(episode.closed ? "closed" : "open");
+  if (episode.healed) said.words.push_back(*episode.healed ? "healed" : "unhealed");
+  if (episode.common_mode) said.words.push_back("common");
+  said.fields["begin"] = Whole(episode.step_begin);
+  if (episode.step_end) said.fields["end"] = Whole(*episode.step_end);
+  said.fields["detector"] = episode.detector;
+  said.fields["first"] = Whole(episode.first_step);
+  if (episode.layer) said.fields["layer"] = Whole(*episode.layer);
+  if (episode.head) said.fields["head"] = Whole(*episode.head);
+  if (episode.rank) said.fields["rank"] = Whole(*episode.rank);
+  if (episode.signal != model::Signal::kNone) said.fields["signal"] = model::SignalName(episode.signal);
+  said.fields["recommend"] = episode.recommend ? Token(*episode.recommend) : "none";
+  said.fields["findings"] = Whole(episode.findings);
+  said.fields["headline"] = episode.headline;
+  said.fields["advice"] = episode.advice;
+  said.fields["likely"] = episode.likely;
+  for (const std::string& line : episode.evidence) said.fields["evidence"] += line + " ";
   Note(std::move(said));
 }
 
@@ -221,6 +248,7 @@ void Player::NoteOrder(const model::Order& order) {
 
 void Player::NoteEnd() {
   step_ = script_.steps;
+  for (const auto& [id, episode] : episodes_) NoteEpisode(episode);
   const engine::RunState view = run_->View();
   Note({step_, "peak", {}, {{"logit", Number(client_.peak_logit())}}});
   Note({step_, "last", {}, {{"logit", Number(client_.last_logit())}}});

@@ -28,6 +28,7 @@ class Player {
   void Deliver(const std::vector<model::Ack>& acks);
   void Connect();
   void Note(Said said);
+  void NoteEpisode(const diagnose::Diagnosis& episode);
   void NoteFinding(const model::Finding& finding);
   void NoteIntervention(const model::Intervention& intervention);
   void NoteOrder(const model::Order& order);
@@ -45,6 +46,7 @@ class Player {
   std::vector<model::Report> held_;     // Of a client without a stream.
   std::vector<model::Ack> held_acks_;
   std::map<std::pair<std::string, uint64_t>, model::Severity> open_;  // Findings, to tell begin from worsen.
+  std::map<uint64_t, diagnose::Diagnosis> episodes_;  // As last said, until they close.
   std::map<std::string, std::string> states_;  // Intents, to tell a change of state from a change of counts.
   std::vector<Said> said_;
   std::string error_;
