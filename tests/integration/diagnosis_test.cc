@@ -19,7 +19,9 @@ using diagnose::Cause;
 using diagnose::Diagnosis;
 
 std::vector<ctl::Replayed> Replay(const std::string& file) {
-  ctl::Replay replay(ctl::ReplayOptions{std::nullopt, {"gyrostat"}});
+  ctl::ReplayOptions options;
+  options.rules = {"gyrostat"};
+  ctl::Replay replay(options);
   const logs::ReadOutcome outcome = logs::ReadLog(file, {}, &replay, [](uint64_t, uint64_t) {});
   EXPECT_EQ(outcome.error, "");
   return replay.Take(file, outcome);

@@ -171,26 +171,26 @@ TEST_F(Control, ListsFindingsOldestFirst) {
 }
 
 TEST_F(Control, TellsTheEpisodeToEverybodyWhoAsks) {
-  const auto job = Train("r", 'a', 60);
+  const auto job = Train("r", 'a', 20);
   v1::ListEpisodesRequest request;
   request.set_run("r");
   v1::ListEpisodesResponse episodes;
   ASSERT_TRUE(Ask(stub_.get(), &v1::ControlService::Stub::ListEpisodes, request, &episodes).ok());
   EXPECT_EQ(episodes.episodes_size(), 0);
-  for (uint64_t i = 61; i <= 64; ++i) {
+  for (uint64_t i = 21; i <= 24; ++i) {
     v1::Report report = SampleReport(i);
     report.clear_scalar_signals();
     report.clear_scalars();
     AddScalar(&report, model::Signal::kLoss, std::numeric_limits<double>::quiet_NaN());
     ASSERT_TRUE(job->Say(report));
   }
-  ASSERT_TRUE(job->HearAcknowledged(64));
+  ASSERT_TRUE(job->HearAcknowledged(24));
   ASSERT_TRUE(Ask(stub_.get(), &v1::ControlService::Stub::ListEpisodes, request, &episodes).ok());
   ASSERT_EQ(episodes.episodes_size(), 1);
   const v1::Episode& episode = episodes.episodes(0);
   EXPECT_EQ(episode.attempt(), IdBytes('a'));
   EXPECT_EQ(episode.causes(0).cause(), "numeric");
-  EXPECT_EQ(episode.step_begin(), 161);
+  EXPECT_EQ(episode.step_begin(), 121);
   EXPECT_THAT(episode.page(), HasSubstr(episode.headline()));
   v1::GetRunRequest show;
   show.set_run("r");

@@ -49,6 +49,8 @@ std::vector<model::Finding> Live(const Said& said, size_t every) {
     run->Apply(event, &out);
     EXPECT_TRUE(out.status.ok()) << out.status;
     for (const model::Finding& each : out.findings) by_id[each.id] = each;
+    for (const engine::EpisodeChange& change : out.episodes)
+      for (const uint64_t id : change.joined) by_id[id].episode = change.diagnosis.episode;
     if (every == 0 || i % every != 0) continue;
     const std::string saved = run->Save();
     run = std::make_unique<engine::Run>("another", 9, engine::RunOptions());
