@@ -181,6 +181,16 @@ void DeclareGradRoughness(Declared* out) {
            &O::info_roughness);
   d.Number("warning_roughness", "And that is a warning.", 0.01, 100, &O::warning_roughness);
   d.Number("end_roughness", "At or below this a block is smooth again.", 0.01, 100, &O::end_roughness);
+  d.Number("total_ratio", "The global norm is rough at so many times the lowest roughness it had.", 1.01, 1e6,
+           &O::total_ratio);
+  d.Number("total_roughness_min", "And from so much on, nats: no ratio counts below.", 0.01, 100,
+           &O::total_roughness_min);
+  d.Number("total_roughness", "Or from so much on whatever it had, over window_steps.", 0.01, 100, &O::total_roughness);
+  d.Number("total_roughness_short", "The same over total_short_steps.", 0.01, 100, &O::total_roughness_short);
+  d.Integer("total_short_steps", "Reports that sudden roughness is read from.", 8, 1024, &O::total_short_steps);
+  d.Integer("total_long_steps", "Reports that the lowest roughness is taken of.", 8, 4096, &O::total_long_steps);
+  d.AtMost("total_short_steps", &O::total_short_steps, "window_steps", &O::window_steps);
+  d.AtMost("window_steps", &O::window_steps, "total_long_steps", &O::total_long_steps);
   d.AtMost("end_roughness", &O::end_roughness, "info_roughness", &O::info_roughness);
   d.AtMost("info_roughness", &O::info_roughness, "warning_roughness", &O::warning_roughness);
 }
