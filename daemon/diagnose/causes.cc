@@ -62,7 +62,6 @@ struct Known {
 // Detectors whose word means the same in every model.
 constexpr std::array kKnown = {
     Known{"ln_input", {{{Cause::kPostNormCollapse, 2.5}, {}}}},
-    Known{"grad_roughness", {{{Cause::kSlowDivergence, 2.5}, {}}}},
     Known{"divergence", {{{Cause::kSlowDivergence, 2}, {}}}},
     Known{"grad_growth", {{{Cause::kSlowDivergence, 1.5}, {}}}},
     Known{"attn_logit", {{{Cause::kAttentionLogits, 3}, {}}}},
@@ -135,6 +134,7 @@ Company CompanyOf(const std::vector<Finding>& findings) {
     if (f.detector == "nonfinite" && f.severity == model::Severity::kCritical && !f.step_end)
       earlier(&company.lasting_nonfinite, f.step_begin);
     if (f.detector == "loss_spike") earlier(&loss, f.step_begin);
+    if (f.detector == "grad_roughness" && f.signal == Signal::kGradNorm) company.gradient_rough = true;
     if (f.detector == "loss_spike" || f.detector == "grad_spike") ++company.spikes;
   }
   for (const Finding& f : findings) {
@@ -154,6 +154,10 @@ Votes VotesOf(const Finding& finding, const Company& company, const model::Model
   if (finding.detector == "loss_spike" || finding.detector == "grad_spike") return Spike(finding, company);
   if (finding.detector == "grad_profile") return {{{stuck, closed ? 3.0 : 1.0}, {}}};
   if (finding.detector == "warmup") return {{{stuck, 2}, {}}};
+  // A block's is the slow divergence of experiments.md §5; the whole model's comes before bursts of spikes.
+  if (finding.detector == "grad_roughness" && finding.signal == Signal::kGradNorm)
+    return {{{Cause::kOptimizer, 2.5}, {Cause::kSlowDivergence, 1}}};
+  if (finding.detector == "grad_roughness") return {{{Cause::kSlowDivergence, 2.5}, {}}};
   if (finding.detector == "instrument")
     return {{{Cause::kInstrument, finding.severity == model::Severity::kInfo ? 0.4 : 6.0}, {}}};
   for (const Known& known : kKnown)

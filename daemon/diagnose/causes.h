@@ -28,6 +28,8 @@ struct Company {
   bool forerunner = false;
   // The gradient norm jumped before the loss: the batch of one step moves both at that step.
   bool gradient_led = false;
+  // The gradient norm of the whole model got rough: not yet a run that diverges.
+  bool gradient_rough = false;
   uint32_t spikes = 0;  // Of loss and gradient norm.
 };
 // From so many on they are no accident.

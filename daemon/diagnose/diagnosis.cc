@@ -136,6 +136,7 @@ std::vector<std::string> ChooseEvidence(const std::vector<Finding>& findings, co
 std::string What(const Diagnosis& d, const Company& company) {
   const Cause cause = d.ranked.front().cause;
   if (cause == Cause::kOptimizer && company.gradient_led) return "The gradient norm jumps before the loss does";
+  if (cause == Cause::kOptimizer && company.gradient_rough) return "The gradient norm has become rough";
   if (cause != Cause::kBadData) return std::string(Sentence(cause));
   if (company.spikes >= kRecurringSpikes)
     return "Spikes that heal keep coming (" + std::to_string(company.spikes) + " so far)";

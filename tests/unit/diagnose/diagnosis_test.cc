@@ -167,6 +167,16 @@ TEST(Diagnosis, AGradientThatLeadsTheLossIsTheOptimizer) {
   EXPECT_EQ(with_gradient(1569), Cause::kBadData) << "another event";
 }
 
+TEST(Diagnosis, ARoughGradientAloneIsNoDivergence) {
+  Finding rough = Said("grad_roughness", Severity::kWarning, 100);
+  rough.signal = model::Signal::kGradNorm;
+  const Diagnosis d = Diagnose(Of({rough}), model::ModelSpec());
+  EXPECT_EQ(d.ranked.front().cause, Cause::kOptimizer);
+  EXPECT_THAT(d.headline, HasSubstr("The gradient norm has become rough, since step 100"));
+  rough.signal = model::Signal::kLayerGradNorm;
+  EXPECT_EQ(Diagnose(Of({rough}), model::ModelSpec()).ranked.front().cause, Cause::kSlowDivergence);
+}
+
 TEST(Diagnosis, SpikesThatKeepComingAreSaidAsSuch) {
   std::vector<Finding> spikes;
   for (model::Step step = 0; step < 3; ++step)
