@@ -96,7 +96,7 @@ std::string Place(const Diagnosis& d, const model::ModelSpec& spec) {
 }
 
 std::string Evidence(const Finding& f) {
-  return f.step_end ? f.message + " Over since step " + std::to_string(*f.step_end) + "." : f.message;
+  return f.step_end ? f.message + " Ended at step " + std::to_string(*f.step_end) + "." : f.message;
 }
 
 // The first mover, then the worst of each detector in the order of their begin; the others of its kind are counted.

@@ -84,7 +84,7 @@ TEST(Diagnosis, AHealedSpikeOfEverythingIsBadData) {
   EXPECT_FALSE(d.recommend);
   EXPECT_THAT(d.headline, HasSubstr("healed by step 251"));
   EXPECT_THAT(d.advice, HasSubstr("It is over"));
-  EXPECT_EQ(d.evidence[0], "loss_spike at step 250. Over since step 251.");
+  EXPECT_EQ(d.evidence[0], "loss_spike at step 250. Ended at step 251.");
 }
 
 TEST(Diagnosis, ASpikeThatDoesNotHealIsASlowDivergence) {
@@ -198,7 +198,7 @@ TEST(Diagnosis, EvidenceIsOneSentenceForEachKind) {
   ASSERT_EQ(d.evidence.size(), 3u);
   EXPECT_EQ(d.evidence[0], "attn_logit at step 57.");
   EXPECT_EQ(d.evidence[1], "attn_logit at step 97.");
-  EXPECT_EQ(d.evidence[2], "grad_spike at step 108. Over since step 108. 19 more of this kind, the last at step 119.");
+  EXPECT_EQ(d.evidence[2], "grad_spike at step 108. Ended at step 108. 19 more of this kind, the last at step 119.");
   EXPECT_EQ(d.findings, 22u);
   EXPECT_THAT(d.Text(), HasSubstr("22 findings in all"));
 }
