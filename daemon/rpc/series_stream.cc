@@ -8,13 +8,13 @@
 namespace gyrostat::rpc {
 
 void SeriesStream::Begin(absl::StatusOr<std::vector<engine::SeriesPoint>> points) {
-  if (!points.ok()) return Finish(ToGrpc(points.status()));
+  if (!points.ok()) return End(ToGrpc(points.status()));
   points_ = *std::move(points);
   Next();
 }
 
 void SeriesStream::Next() {
-  if (next_ == points_.size()) return Finish(grpc::Status::OK);
+  if (next_ == points_.size()) return End(grpc::Status::OK);
   chunk_.Clear();
   const size_t end = std::min(points_.size(), next_ + kPointsPerChunk);
   for (; next_ < end; ++next_) {
@@ -25,8 +25,15 @@ void SeriesStream::Next() {
 }
 
 void SeriesStream::OnWriteDone(bool ok) {
-  if (!ok) return Finish(grpc::Status(grpc::StatusCode::CANCELLED, "the stream broke"));
+  if (!ok) return End(grpc::Status(grpc::StatusCode::CANCELLED, "the stream broke"));
   Next();
+}
+
+// The reader hears of the end before OnDone comes, and may ask for the next series at once.
+void SeriesStream::End(const grpc::Status& status) {
+  points_ = {};
+  --*open_;
+  Finish(status);
 }
 
 void SeriesStream::OnDone() { delete this; }

@@ -20,9 +20,8 @@ class SeriesStream final : public grpc::ServerWriteReactor<v1::SeriesChunk> {
  public:
   static constexpr size_t kPointsPerChunk = 1024;  // 10 KiB or so: far below a message, far above its overhead.
 
-  // `open` counts the streams that there are; it outlives this one.
+  // `open` counts the streams that hold a series; it outlives this one.
   explicit SeriesStream(std::atomic<uint32_t>* open) : open_(open) { ++*open_; }
-  ~SeriesStream() override { --*open_; }
 
   // Sends the points, or ends with the status. Once.
   void Begin(absl::StatusOr<std::vector<engine::SeriesPoint>> points);
@@ -32,6 +31,7 @@ class SeriesStream final : public grpc::ServerWriteReactor<v1::SeriesChunk> {
 
  private:
   void Next();
+  void End(const grpc::Status& status);
 
   std::atomic<uint32_t>* const open_;
   std::vector<engine::SeriesPoint> points_;
