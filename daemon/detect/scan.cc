@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 
-// These loops see every value of every report: where the processor has AVX2 they use it, chosen when the program starts.
-// Not under a sanitizer, whose run-time is not ready that early.
+// These loops see every value of every report: where the processor has AVX2 they use it, chosen when the program
+// starts. Not under a sanitizer, whose run-time is not ready that early.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)
 #define GYROSTAT_WIDE __attribute__((target_clones("avx2", "default")))
