@@ -125,7 +125,9 @@ TEST(QkClip, GivesALayerOneFactorBehindAPerHeadNorm) {
   request.logits = {50, 400};
   request.kv_heads = 1;
   request.variant = "layer_gain";
-  for (const auto& head : Json(request)["heads"]) EXPECT_EQ(head["q"], 0.5);
+  const auto answer = Json(request);  // Named, so that it outlives the loop's range.
+  EXPECT_EQ(answer["heads"].size(), 2u);
+  for (const auto& head : answer["heads"]) EXPECT_EQ(head["q"], 0.5);
   EXPECT_NE(Compute(request).out.find("Q_GAIN  K_GAIN"), std::string::npos);
 }
 
