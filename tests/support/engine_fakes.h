@@ -67,11 +67,21 @@ class FakeJournal : public engine::Journal {
     std::vector<std::function<void(bool)>> waiting;
     signal_.Change([&] {
       for (; settled_ < entries_.size(); ++settled_) waiting.push_back(std::move(entries_[settled_].done));
+      if (durable) kept_ += waiting.size();
     });
     for (const auto& done : waiting) done(durable);
   }
   bool WaitForEntries(size_t count) {
     return signal_.WaitUntil([&] { return entries_.size() >= count; });
+  }
+  // Entries that were answered with yes.
+  size_t kept() {
+    size_t count = 0;
+    signal_.Change([&] { count = kept_; });
+    return count;
+  }
+  bool WaitForKept(size_t count) {
+    return signal_.WaitUntil([&] { return kept_ >= count; });
   }
   // Copies, without their `done`.
   std::vector<engine::JournalEntry> entries() {
@@ -85,7 +95,7 @@ class FakeJournal : public engine::Journal {
   Signal signal_;
   Answer answer_ = Answer::kYes;
   std::vector<engine::JournalEntry> entries_;
-  size_t settled_ = 0;
+  size_t settled_ = 0, kept_ = 0;
 };
 
 class FakeOutbox : public engine::Outbox {
