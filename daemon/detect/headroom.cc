@@ -12,19 +12,25 @@ namespace {
 using model::Severity;
 using model::Signal;
 
-constexpr double kHalfMax = 65504;
+// Largest finite values. An fp8 tensor carries a scale of its own, so that its format is no limit (methods.md §8.1).
+constexpr double kHalfMax = 65504, kBfloatMax = 3.3895313892515355e38;
 constexpr uint32_t kQuiet = 32;
 // So far from the median of the newest three it is one report's word: the line would follow it for fit_reports.
 constexpr double kStrayRatio = 4;
 // Fewer points make no forecast.
 constexpr size_t kFitMin = 32;
 
+double RangeOf(const model::ModelSpec& spec) {
+  if (spec.compute_dtype == "fp16") return kHalfMax;
+  return spec.compute_dtype == "bf16" ? kBfloatMax : 0;
+}
+
 }  // namespace
 
 Headroom::Headroom(const HeadroomOptions& options, const model::ModelSpec& spec)
     : options_(options),
       spec_(spec),
-      range_(spec.compute_dtype == "fp16" ? kHalfMax : 0),
+      range_(RangeOf(spec)),
       gaussian_(spec.hidden_size > 1 ? std::sqrt(2 * std::log(spec.hidden_size)) : 0) {}
 
 uint32_t Headroom::LayerAt(size_t at, size_t size) const {
@@ -98,8 +104,9 @@ void Headroom::Fill(const Look& look, const std::optional<stats::GrowthFit>& fit
   finding->value = look.largest;
   finding->expected = range_;
   finding->recommend = model::InterventionKind::kLrScale;
-  finding->message = Sentence("The residual stream of layer %u reaches %.4g of fp16's %g%s; %s above %g of the range.",
-                              *finding->layer, look.largest, range_, look.estimated ? " (estimated from its RMS)" : "",
+  finding->message = Sentence("The residual stream of layer %u reaches %.4g of %s's %g%s; %s above %g of the range.",
+                              *finding->layer, look.largest, spec_.compute_dtype.c_str(), range_,
+                              look.estimated ? " (estimated from its RMS)" : "",
                               Counted(look.high, "layer").c_str(), options_.warning_share);
   if (!fit || !fit->Rising()) return;
   const std::optional<double> steps = fit->StepsTo(range_), soonest = fit->StepsToAtSoonest(range_);
@@ -114,8 +121,8 @@ void Headroom::ObserveOverflow(const model::Report& report, std::vector<model::F
   state_.overflow.Observe(
       SeverityOf(look.largest, fit), {.hold = 1, .quiet = kQuiet}, {name(), report.step, &state_.next_key, out},
       [&](model::Finding* finding) { Fill(look, fit, finding); },
-      [&] { return Sentence("The largest entry of the residual stream is %.4g again, fp16 ends at %g.", look.largest,
-                            range_); });
+      [&] { return Sentence("The largest entry of the residual stream is %.4g again, %s ends at %g.", look.largest,
+                            spec_.compute_dtype.c_str(), range_); });
 }
 
 void Headroom::ObserveEps(const model::Report& report, std::vector<model::Finding>* out) {

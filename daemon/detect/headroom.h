@@ -1,12 +1,12 @@
-// How many steps until the residual stream outgrows fp16, and norms whose eps swamps their input.
+// How many steps until the residual stream outgrows fp16 or bf16, and norms whose eps swamps their input.
 //
-// *Overflow* (compute dtype fp16 only; 65504 is the largest value, bf16 and fp32 end at 3e38): a_t is the largest entry
-// over layers and tokens, max over layers of |x| + |branch|, because sums overflow although each term fits. The branch
-// counts as its RMS times sqrt(2 ln d), the largest of d Gaussian entries; so does the stream where only `hidden_ms` is
-// reported. Growth is fitted on the newest 64 values (stats/growth.h: ln a or a, whichever fits; methods.md §8.2) and
-// forecast with the slope's 95 % interval; a value 4 times away from the median of the newest 3 enters as that median.
-// From experiments.md §5: overflow came 80 steps after 8192 = 1/8 of the range, no healthy run passed 500. *Eps*: an
-// RMSNorm's output is 1/sqrt(1 + eps/ms) of what it should be (methods.md §8.3).
+// *Overflow* (compute dtype fp16, whose largest value is 65504, or bf16, 3.4e38; fp8 tensors are scaled): a_t is the
+// largest entry over layers and tokens, max over layers of |x| + |branch|, because sums overflow although each term
+// fits. The branch counts as its RMS times sqrt(2 ln d), the largest of d Gaussian entries; so does the stream where
+// only `hidden_ms` is reported. Growth is fitted on the newest 64 values (stats/growth.h: ln a or a, whichever fits;
+// methods.md §8.2) and forecast with the slope's 95 % interval; a value 4 times away from the median of the newest 3
+// enters as that median. From experiments.md §5: overflow came 80 steps after 8192 = 1/8 of the range, no healthy run
+// passed 500. *Eps*: an RMSNorm's output is 1/sqrt(1 + eps/ms) of what it should be (methods.md §8.3).
 #pragma once
 
 #include "detect/condition.h"

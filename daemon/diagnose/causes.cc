@@ -110,7 +110,7 @@ std::string_view Sentence(Cause cause) {
     case Cause::kSlowDivergence: return "The run diverges";
     case Cause::kAttentionLogits: return "Attention logits run away";
     case Cause::kOutputLogits: return "Output logits drift";
-    case Cause::kHalfOverflow: return "The residual stream outgrows fp16";
+    case Cause::kHalfOverflow: return "The residual stream outgrows its number format";
     case Cause::kDeadDepth: return "Deep layers no longer write into the residual stream";
     case Cause::kBadData: return "Bad batches";
     case Cause::kRank: return "One rank disagrees with the others";

@@ -21,8 +21,7 @@ constexpr MetricInfo kTable[] = {
     {MetricId::kSpikeScorePercent, "gyrostat_spike_score_percent", kGauge, "run,signal",
      "Share of recent steps that are outliers of the signal, percent."},
     {MetricId::kHeadroomSteps, "gyrostat_headroom_steps", kGauge, "run",
-     "Steps until the residual stream outgrows fp16, at the soonest, as the newest reports grow; +Inf where it does "
-     "not grow."},
+     "Steps until the residual stream outgrows its number format, at the soonest; +Inf where it does not grow."},
     {MetricId::kFindingActive, "gyrostat_finding_active", kGauge, "run,detector,severity",
      "Findings that have begun and not ended."},
     {MetricId::kFindings, "gyrostat_findings_total", kCounter, "run,detector,severity", "Findings that have begun."},

@@ -33,8 +33,8 @@ def first_row():
                  value("gyrostat_spike_score_percent"), "percent", ((None, GREEN), (0.1, AMBER), (0.4, RED)))),
         (3, stat("Largest logit", "The worst head's.", value("gyrostat_attention_logit_top", 'slot="1"'),
                  steps=((None, GREEN), (100, AMBER), (1000, RED)))),
-        (3, stat("Headroom", "Steps until the residual stream outgrows fp16, at the soonest. +Inf: it does not grow. "
-                 "Empty: its format cannot overflow.", value("gyrostat_headroom_steps"),
+        (3, stat("Headroom", "Steps until the residual stream outgrows its dtype, at the soonest. +Inf: it does not "
+                 "grow. Empty: its format cannot overflow.", value("gyrostat_headroom_steps"),
                  steps=((None, RED), (200, AMBER), (1000, GREEN)))),
     ]
 
@@ -84,8 +84,8 @@ def depth():
                            by_layer("gyrostat_layer_grad_norm")))]),
         (9, [(12, heat_map("Largest entry of the stream, layer × time", "The largest magnitude in the residual "
                            "stream; fp16 ends at 65504.", by_layer("gyrostat_hidden_absmax", 'site="residual"'))),
-             (12, lines("Headroom over time", "Steps until the residual stream outgrows fp16, at the soonest; no line "
-                        "where it does not grow or cannot overflow.",
+             (12, lines("Headroom over time", "Steps until the residual stream outgrows its dtype, at the soonest; no "
+                        "line where it does not grow or cannot overflow.",
                         [Query(value("gyrostat_headroom_steps") + " < +Inf", "steps")], log=True,
                         steps=((None, RED), (200, AMBER), (1000, GREEN))))]),
     ]

@@ -65,9 +65,9 @@ TEST(Headroom, SaysHowManyStepsAreLeftLongBeforeItSaysAFinding) {
   EXPECT_EQ(feed.detector().StepsLeft(), std::nullopt);
   Give(&feed, 300, 64);
   EXPECT_EQ(feed.detector().StepsLeft(), std::numeric_limits<double>::infinity());
-  model::ModelSpec bf16 = Half();
-  bf16.compute_dtype = "bf16";
-  Feed other(Make(bf16)());
+  model::ModelSpec single = Half();
+  single.compute_dtype = "fp32";
+  Feed other(Make(single)());
   Give(&other, 300, 64);
   EXPECT_EQ(other.detector().StepsLeft(), std::nullopt) << "its range is never reached";
 }
@@ -93,8 +93,20 @@ TEST(Headroom, JustBelowTheLevelWithoutGrowthIsFine) {
   EXPECT_THAT(feed.said, IsEmpty());
 }
 
+TEST(Headroom, Bf16OverflowsFarAbove) {
+  model::ModelSpec spec = Half();
+  spec.compute_dtype = "bf16";
+  Feed feed(Make(spec)());
+  Give(&feed, 1e37, 50);
+  EXPECT_THAT(feed.said, IsEmpty()) << "a thirty-second of the range";
+  Give(&feed, 5e37, 5);
+  ASSERT_EQ(feed.said.size(), 1u);
+  EXPECT_EQ(feed.said[0].severity, model::Severity::kWarning);
+  EXPECT_THAT(feed.said[0].message, HasSubstr("of bf16's 3.38953e+38"));
+}
+
 TEST(Headroom, Bf16AndUnknownTypesDoNotOverflowHere) {
-  for (const char* dtype : {"bf16", "fp32", ""}) {
+  for (const char* dtype : {"bf16", "fp8_e4m3", "fp32", ""}) {
     model::ModelSpec spec = Half();
     spec.compute_dtype = dtype;
     Feed feed(Make(spec)());
