@@ -17,15 +17,23 @@ constexpr double kNone = static_cast<double>(model::kAbsent);
 // The global norm is smooth again at this share of what began it.
 constexpr double kTotalEndShare = 0.75;
 
-// Four sums at once: in one, each addition waits for the one before it, and there is a window of them for every layer.
-template <class Term>
-double Sum(const double* values, uint32_t count, Term term) {
-  double sums[4] = {};
+// The deviation of values that are no larger than a few, so that the mean of squares keeps its digits. Four lanes: in
+// one sum each addition waits for the one before it, and there is a window of them for every layer.
+double Deviation(const double* values, uint32_t count) {
+  constexpr uint32_t kLanes = 4;
+  double sums[kLanes] = {}, squares[kLanes] = {};
   uint32_t i = 0;
-  for (; i + 4 <= count; i += 4)
-    for (uint32_t lane = 0; lane < 4; ++lane) sums[lane] += term(values[i + lane]);
-  for (; i < count; ++i) sums[i % 4] += term(values[i]);
-  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+  for (; i + kLanes <= count; i += kLanes) {
+    for (uint32_t lane = 0; lane < kLanes; ++lane) sums[lane] += values[i + lane];
+    for (uint32_t lane = 0; lane < kLanes; ++lane) squares[lane] += values[i + lane] * values[i + lane];
+  }
+  for (; i < count; ++i) {
+    sums[i % kLanes] += values[i];
+    squares[i % kLanes] += values[i] * values[i];
+  }
+  const double mean = ((sums[0] + sums[1]) + (sums[2] + sums[3])) / count;
+  const double mean_square = ((squares[0] + squares[1]) + (squares[2] + squares[3])) / count;
+  return std::sqrt(std::max(0.0, mean_square - mean * mean));
 }
 
 }  // namespace
@@ -64,9 +72,7 @@ void GradRoughness::Follow(std::span<const float> norms) {
 double GradRoughness::Roughness(size_t layer) const {
   const uint32_t window = options_.window_steps;
   if (state_.count[layer] < window) return 0;
-  const double* ring = &state_.differences[layer * window];
-  const double mean = Sum(ring, window, [](double v) { return v; }) / window;
-  return std::sqrt(Sum(ring, window, [mean](double v) { return (v - mean) * (v - mean); }) / window);
+  return Deviation(&state_.differences[layer * window], window);
 }
 
 void GradRoughness::Observe(const model::Report& report, std::vector<model::Finding>* out) {

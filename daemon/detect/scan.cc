@@ -15,6 +15,8 @@
 namespace gyrostat::detect {
 namespace {
 
+constexpr size_t kBlock = 256;  // Values that are looked at before anything is decided.
+
 // Integers in the order of the floats they came from: comparing those needs no care about NaN, so that the compiler may
 // keep several running maxima at once. Its own inverse, with the bits reinterpreted.
 constexpr int32_t Ordered(int32_t bits) { return bits ^ ((bits >> 31) & 0x7fffffff); }
@@ -41,17 +43,32 @@ GYROSTAT_WIDE Nonfinite CountNonfinite(std::span<const float> values) {
   const float* const value = values.data();
   const size_t size = values.size();
   uint32_t all = 0, plus = 0, minus = 0;
-  for (size_t i = 0; i < size; ++i) {
-    const auto bits = std::bit_cast<uint32_t>(value[i]);
-    all += static_cast<uint32_t>((bits & kExponentBits) == kExponentBits);
-    plus += static_cast<uint32_t>(bits == kPlusInf);
-    minus += static_cast<uint32_t>(bits == kMinusInf);
+  for (size_t begin = 0; begin < size; begin += kBlock) {
+    const size_t end = std::min(size, begin + kBlock);
+    uint32_t any = 0;
+    for (size_t i = begin; i < end; ++i)
+      any |= static_cast<uint32_t>((std::bit_cast<uint32_t>(value[i]) & kExponentBits) == kExponentBits);
+    if (any == 0) continue;  // As nearly always.
+    for (size_t i = begin; i < end; ++i) {
+      const auto bits = std::bit_cast<uint32_t>(value[i]);
+      all += static_cast<uint32_t>((bits & kExponentBits) == kExponentBits);
+      plus += static_cast<uint32_t>(bits == kPlusInf);
+      minus += static_cast<uint32_t>(bits == kMinusInf);
+    }
   }
   return {all - plus - minus, plus, minus};
 }
 
-size_t IndexOf(std::span<const float> values, float value) {
-  return static_cast<size_t>(std::find(values.begin(), values.end(), value) - values.begin());
+// Block by block, since a search that may stop at any value is no vector code.
+GYROSTAT_WIDE size_t IndexOf(std::span<const float> values, float value) {
+  const float* const all = values.data();
+  size_t begin = 0;
+  for (; begin + kBlock <= values.size(); begin += kBlock) {
+    int32_t found = 0;
+    for (size_t i = begin; i < begin + kBlock; ++i) found |= all[i] == value ? 1 : 0;
+    if (found != 0) break;
+  }
+  return static_cast<size_t>(std::find(all + begin, all + values.size(), value) - all);
 }
 
 }  // namespace gyrostat::detect

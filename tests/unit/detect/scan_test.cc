@@ -22,6 +22,22 @@ TEST(Scan, MaximumIsFoundAtEveryPlaceAndLength) {
   }
 }
 
+// Long arrays are looked at block by block.
+TEST(Scan, LongArraysAreReadToTheirEnd) {
+  for (const size_t size : {256u, 257u, 700u, 1024u}) {
+    for (size_t at = 0; at < size; ++at) {
+      std::vector<float> values(size, -5.f);
+      values[at] = -1.f;
+      ASSERT_EQ(IndexOf(values, -1.f), at) << size;
+      ASSERT_EQ(IndexOf(values, -2.f), size);
+      values[at] = -kInf;
+      const Nonfinite count = CountNonfinite(values);
+      ASSERT_EQ(count.minus_inf, 1u) << at << " of " << size;
+      ASSERT_EQ(count.nan + count.plus_inf, 0u);
+    }
+  }
+}
+
 TEST(Scan, WhatIsNotFiniteOrNotMeasuredNeverWins) {
   EXPECT_EQ(MaxFinite(std::vector<float>{kNan, 3, kInf, -kInf, model::kAbsent}), 3);
   EXPECT_EQ(MaxFinite(std::vector<float>{kNan, kInf, model::kAbsent}), model::kAbsent);
