@@ -12,9 +12,10 @@ LinearLR, chains of them) would otherwise multiply m into every later step.
 import dataclasses
 import functools
 import math
-import types
 
 import torch
+
+from gyrostat.stepping import WrappedStep
 
 _ROUNDING_ROOM = 1 + 1e-9
 _RAYS_MAX = 8
@@ -262,30 +263,15 @@ def _nothing():
     pass
 
 
-class _StepWithRate:
-    """Wraps optimizer.step. A bound method, as torch's schedulers want it (see signals.StepWrapper)."""
+class _StepWithRate(WrappedStep):
+    """Lowers the rate for the length of optimizer.step."""
 
     def __init__(self, optimizer, rates):
-        original = optimizer.step
-        self._optimizer = optimizer
-        self._had = optimizer.__dict__.get("step")
-
-        @functools.wraps(original)
-        def step(instance, *args, **kwargs):
-            restore = rates.lower(optimizer) if self._wrapper is not None else _nothing
+        def around(original, *args, **kwargs):
+            restore = rates.lower(optimizer)
             try:
                 return original(*args, **kwargs)
             finally:
                 restore()
 
-        self._wrapper = types.MethodType(step, optimizer)
-        optimizer.step = self._wrapper
-
-    def remove(self):
-        """Puts the old step back; where somebody wrapped it since, this wrapper just passes through."""
-        if self._optimizer.__dict__.get("step") is self._wrapper:
-            if self._had is None:
-                del self._optimizer.step
-            else:
-                self._optimizer.step = self._had
-        self._wrapper = None
+        super().__init__(optimizer, around)

@@ -3,10 +3,10 @@
 import functools
 import math
 import sys
-import types
 
 import torch
 
+from gyrostat.stepping import WrappedStep
 from gyrostat.whole import shards_parameters, whole
 
 _JOINED_MAX = 1 << 20  # Gradient entries up to which joining them costs less than the calls it saves.
@@ -234,22 +234,13 @@ def _groups(model, blocks, params):
     return sorted(((group.get(id(p), len(blocks) + 2), p) for p in params), key=lambda pair: pair[0])
 
 
-class StepWrapper:
-    """Calls `before(optimizer)` inside optimizer.step, after its closure and before its update.
-
-    The wrapper is a bound method, as torch's schedulers want it (they take it apart), and optimizers do not copy or
-    pickle it (their state is made from param_groups and state alone).
-    """
+class StepWrapper(WrappedStep):
+    """Calls `before(optimizer)` inside optimizer.step, after its closure and before its update."""
 
     def __init__(self, optimizer, before, fuse):
-        original = optimizer.step
-        self._optimizer = optimizer
-        self._had = optimizer.__dict__.get("step")
-
-        @functools.wraps(original)
-        def step(instance, *args, **kwargs):
+        def around(original, *args, **kwargs):
             closure = args[0] if args else kwargs.get("closure")
-            if fuse.blown or self._wrapper is None:
+            if fuse.blown:
                 return original(*args, **kwargs)
             if callable(closure):
                 def watched(*inner):
@@ -267,17 +258,7 @@ class StepWrapper:
                     before(optimizer)
             return original(*args, **kwargs)
 
-        self._wrapper = types.MethodType(step, optimizer)
-        optimizer.step = self._wrapper
-
-    def remove(self):
-        """Puts the old step back; where somebody wrapped it since, this wrapper just passes through."""
-        if self._optimizer.__dict__.get("step") is self._wrapper:
-            if self._had is None:
-                del self._optimizer.step
-            else:
-                self._optimizer.step = self._had
-        self._wrapper = None
+        super().__init__(optimizer, around)
 
 
 class ClipWrapper:
