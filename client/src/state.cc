@@ -26,7 +26,7 @@ struct Contents {
   uint32_t layers = 0, heads = 0;
   uint64_t ledger_version = 0;
   model::LedgerDelta ledger;
-  std::vector<SavedRegister> registers;
+  std::vector<model::RegisterReading> registers;
   std::vector<std::pair<model::OrderId, model::AckOutcome>> outcomes;
 
   template <class Archive>
@@ -42,7 +42,7 @@ struct Contents {
 std::string SaveState(const model::AttemptId& attempt, uint32_t epoch, model::Boundary boundary,
                       const remedy::ClipLedger& ledger,
                       const std::vector<std::pair<model::OrderId, model::AckOutcome>>& outcomes,
-                      const std::vector<SavedRegister>& registers) {
+                      const std::vector<model::RegisterReading>& registers) {
   Contents contents;
   contents.attempt = attempt;
   contents.epoch = epoch;
@@ -78,9 +78,9 @@ std::unique_ptr<RestoredState> LoadState(std::string_view bytes, uint32_t layers
                 " heads, the model has " + std::to_string(layers) + " and " + std::to_string(heads));
   if (contents.outcomes.size() > kOutcomesKept)
     return fail("the state holds " + std::to_string(contents.outcomes.size()) + " outcomes, wanted at most 256");
-  if (contents.registers.size() > kRegistersMax)
+  if (contents.registers.size() > remedy::kRegistersMax)
     return fail("the state holds " + std::to_string(contents.registers.size()) + " registers, wanted at most " +
-                std::to_string(kRegistersMax));
+                std::to_string(remedy::kRegistersMax));
   auto state = std::make_unique<RestoredState>();
   state->boundary = contents.boundary;
   state->registers = std::move(contents.registers);

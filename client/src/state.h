@@ -19,7 +19,7 @@ namespace gyrostat::client {
 std::string SaveState(const model::AttemptId& attempt, uint32_t epoch, model::Boundary boundary,
                       const remedy::ClipLedger& ledger,
                       const std::vector<std::pair<model::OrderId, model::AckOutcome>>& outcomes,
-                      const std::vector<SavedRegister>& registers);
+                      const std::vector<model::RegisterReading>& registers);
 
 // Null and a sentence in `*error` when `bytes` are not a state of ours, are damaged, or come from a model of another
 // shape.

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "client/src/agreement/registers.h"
+#include "remedy/registers.h"
 #include "gyrostat/gyrostat.h"
 #include "model/ids.h"
 #include "model/intervention.h"
@@ -20,7 +20,7 @@ struct RestoredState {
   model::Boundary boundary = 0;  // After which it was saved.
   uint64_t ledger_version = 0;
   model::LedgerDelta ledger;
-  std::vector<SavedRegister> registers;
+  std::vector<model::RegisterReading> registers;
   std::vector<std::pair<model::OrderId, model::AckOutcome>> outcomes;  // Oldest first.
 };
 

@@ -82,6 +82,28 @@ struct ClipEntry {
   void Fields(Archive& a) { a(layer, head, reported_max, target_ticks); }
 };
 
+// A value for a register (remedy/registers.h): compare-and-set, so that a second delivery is void.
+struct RegisterSet {
+  uint32_t id = 0;
+  float value = 0;               // Finite, not negative.
+  uint32_t expected_version = 0;  // Mod 2^24.
+  bool operator==(const RegisterSet&) const = default;
+  template <class Archive>
+  void Fields(Archive& a) { a(id, value, expected_version); }
+};
+
+// What a register of the client holds.
+struct RegisterReading {
+  uint32_t id = 0;
+  float from = 1, to = 1;
+  int64_t first = 0;   // The boundary at which its ramp begins; signed, since it may have begun before a restart.
+  uint32_t ramp = 0;   // Boundaries.
+  uint32_t version = 0;  // Sets so far.
+  bool operator==(const RegisterReading&) const = default;
+  template <class Archive>
+  void Fields(Archive& a) { a(id, from, to, first, ramp, version); }
+};
+
 // An order to the job. Where `where` is local only tau, variant and split count (tau 0: stop clipping).
 struct Order {
   OrderId id;
@@ -97,10 +119,13 @@ struct Order {
   ClipVariant variant = ClipVariant::kMha;
   double split = 0.5;             // The share of ln(gamma) that W_q takes. [0, 1].
   std::vector<ClipEntry> entries;
+  std::vector<RegisterSet> sets = {};  // Of every kind but qk_clip; ids in order.
+  uint32_t ramp = 0;              // Boundaries over which the registers move to their values; 0: at once.
 
   template <class Archive>
   void Fields(Archive& a) {
-    a(id, run, attempt, epoch, kind, where, basis, expires_boundary, intent_id, tau, variant, split, entries);
+    a(id, run, attempt, epoch, kind, where, basis, expires_boundary, intent_id, tau, variant, split, entries, sets,
+      ramp);
   }
 };
 
@@ -141,11 +166,13 @@ struct Hello {
   uint32_t agreement_lag = 0;  // d of protocol.md §3; 0: the ranks do not agree.
   std::string client_version, framework, grad_norm_convention;
   uint64_t first_sequence = 1;
+  std::vector<RegisterReading> registers;  // Those that were ever set; ids in order.
 
   template <class Archive>
   void Fields(Archive& a) {
     a(run, attempt, epoch, boundary, ledger_version, ledger, last_outcomes, allow, tau_min, model, attn_logit,
-      world_size, rank, agreement_lag, client_version, framework, grad_norm_convention, first_sequence);
+      world_size, rank, agreement_lag, client_version, framework, grad_norm_convention, first_sequence,
+      registers);
   }
 };
 

@@ -134,7 +134,7 @@ void Checker::Complete(model::Boundary b) {
         if (effect.sets_local) truth_[r].local_tau = static_cast<double>(of.proposal->tau), ++truth_[r].local_version;
         if (effect.sets_registers)
           for (const client::ProposalEntry& e : of.proposal->entries) {
-            client::Register& reg = truth_[r].registers[e.what];
+            remedy::Register& reg = truth_[r].registers[e.what];
             reg = {reg.At(b), e.value, static_cast<int64_t>(b), of.proposal->ramp, reg.version + 1};
           }
       }

@@ -25,7 +25,7 @@ struct StateView {
   std::vector<remedy::Ticks> ledger = {};
   double local_tau = 0;
   uint32_t local_version = 0;
-  std::vector<client::Register> registers = {};
+  std::vector<remedy::Register> registers = {};
   float alpha = 1;  // As the model really has it.
   bool unsure = false;
   bool operator==(const StateView&) const = default;

@@ -34,7 +34,7 @@ void Job::Misbehave(uint32_t r) {
 
 void Job::ThrowRegisterOrder() {
   client::Agreement& rank = *ranks_[0].agreement;
-  const client::Register& alpha = rank.registers().at(0);
+  const remedy::Register& alpha = rank.registers().at(0);
   client::RegisterOrder order;
   for (size_t i = 0; i < order.id.bytes.size(); ++i) order.id.bytes[i] = static_cast<uint8_t>(dice_.Next());
   order.epoch = rank.epoch();
@@ -73,14 +73,14 @@ void Job::NewEpoch(const client::RestoredState* restored) {
   const model::Boundary b = ranks_[0].boundary;
   for (uint32_t r = 0; r < plan_.ranks(); ++r) {
     client::Agreement& rank = *ranks_[r].agreement;
-    StateView view{.epoch = rank.epoch() + 1, .ledger = {}, .registers = {client::Register{}}};
+    StateView view{.epoch = rank.epoch() + 1, .ledger = {}, .registers = {remedy::Register{}}};
     view.ledger.assign(plan_.head_count(), 0);
     if (restored != nullptr) {
       for (size_t i = 0; i < restored->ledger.size(); ++i)
         view.ledger[restored->ledger.layer[i] * plan_.heads + restored->ledger.head[i]] = restored->ledger.ticks[i];
-      for (client::SavedRegister each : restored->registers) {
-        each.value.first += static_cast<int64_t>(b) - static_cast<int64_t>(restored->boundary);
-        view.registers[each.id] = each.value;
+      for (model::RegisterReading each : restored->registers) {
+        each.first += static_cast<int64_t>(b) - static_cast<int64_t>(restored->boundary);
+        view.registers[each.id] = {each.from, each.to, each.first, each.ramp, each.version};
       }
     }
     checker_.OnNewEpoch(r, b, view);

@@ -123,6 +123,11 @@ typedef struct gyro_collective {
   uint32_t replica;         /* Which data-parallel copy of the weights this rank holds a part of. */
   const gyro_shard *shards; /* What of it this rank owns; what others hold as well is owned by one of them. */
   size_t shard_count;       /* 0: all of it. */
+  /* An all-reduce SUM, begun right after the MAX and waited for right after it, so that a backend may launch both as
+   * one; NULL: none. With it the reports of the leader say what all ranks measured (client/README.md, "One stream for
+   * all ranks"); without it what is summed (norms, losses, moments) is the leader's own. */
+  int (*sum_begin)(void *context, float *lanes, size_t count);
+  int (*sum_wait)(void *context, float *lanes, size_t count);
 } gyro_collective;
 
 typedef struct gyro_options {
@@ -152,6 +157,31 @@ typedef struct gyro_head_factor {
   float factor;           /* (0, 1]. Multiply in fp32, round once to the working type; scale master and working copy. */
 } gyro_head_factor;
 
+/* Registers: what an order of any kind but qk_clip sets. The library keeps them (ranks agree on them, checkpoints hold
+ * them); the trainer does what they say. Values that are boundaries or counts are whole numbers. */
+#define GYRO_REGISTER_LR_SCALE 0       /* lr_scale, (0, 1]. gyro_learning_rate applies it. */
+#define GYRO_REGISTER_LR_SCALE_UNTIL 1 /* The last boundary it holds at; 0: for good. */
+#define GYRO_REGISTER_GRAD_CLIP 2      /* grad_clip: the largest gradient norm that the loop's clipping may leave. */
+#define GYRO_REGISTER_SKIP_BOUNDARY 3  /* skip_step: leave the optimizer step of this boundary out. */
+#define GYRO_REGISTER_CHECKPOINT 4     /* Requests: do it once. */
+#define GYRO_REGISTER_ROLLBACK 5
+#define GYRO_REGISTER_HALT 6
+#define GYRO_REGISTER_COLLECT_EVERY 7  /* collect: measure attention maxima at every so many steps. */
+#define GYRO_REGISTER_RAY_RATE 16      /* warmup_extension: a ray that caps the rate. gyro_learning_rate applies it. */
+#define GYRO_REGISTER_RAY_SLOPE 17     /* Per boundary. */
+#define GYRO_REGISTER_RAY_BOUNDARY 18
+#define GYRO_REGISTER_RAY_UNTIL 19
+#define GYRO_REGISTER_FALL_LENGTH 20   /* Of a notch: falls to the floor until the ray begins. */
+#define GYRO_REGISTER_FALL_FLOOR 21
+#define GYRO_REGISTER_ALPHA 64         /* deepnorm_alpha: + layer. Ramped: gyro_register_value at each boundary. */
+#define GYRO_REGISTER_BETA 1088        /* + layer: a factor on the branches' weights; never rises. */
+
+typedef struct gyro_register {
+  uint32_t id;
+  float from;             /* Its value before this order ... */
+  float value;            /* ... and where it goes, over gyro_order.ramp boundaries. */
+} gyro_register;
+
 /* One order, checked against this client's own measurements, bounds and allow-list. Apply all of it or none.
  *
  * What the factors go on follows from the model as it was declared:
@@ -161,11 +191,13 @@ typedef struct gyro_head_factor {
  *                        k, where head is 0.
  *   attention "mla"      q and k of a head go on its rows without rotary embedding; its rotary query rows take q
  *                        times k, rounded once to float; the shared rotary key is not touched.
- * A gain w that the norm applies as 1 + w becomes w * factor + (factor - 1). */
+ * A gain w that the norm applies as 1 + w becomes w * factor + (factor - 1).
+ *
+ * Other kinds name registers; the ack says that the loop does, from now on, what they say. */
 typedef struct gyro_order {
   uint32_t struct_size;
   uint8_t id[GYRO_ID_BYTES];
-  char kind[24];          /* "qk_clip". */
+  char kind[24];          /* "qk_clip", "warmup_extension", "deepnorm_alpha", ... */
   char intent_id[160];
   int32_t local;          /* 1: from this client's own measurement, in local mode; ack it all the same. */
   uint64_t basis_boundary;
@@ -175,6 +207,9 @@ typedef struct gyro_order {
   const gyro_head_factor *q;
   uint32_t k_count;       /* ... and of these key heads. Valid until the ack. */
   const gyro_head_factor *k;
+  uint32_t register_count;      /* Of every other kind. Valid until the ack. */
+  const gyro_register *registers;
+  uint32_t ramp;                /* Boundaries over which they move to their values; 0: at once. */
 } gyro_order;
 
 typedef struct gyro_client_stats {
@@ -240,6 +275,23 @@ GYRO_API gyro_status gyro_poll(gyro_client *client, gyro_order *order);
 /* Says what became of the polled order. GYRO_APPLIED moves the ledger. `reason` may be NULL; it is copied, cut to
  * GYRO_REASON_BYTES - 1. */
 GYRO_API gyro_status gyro_ack(gyro_client *client, const uint8_t *id, gyro_outcome outcome, const char *reason);
+
+/* The rate for the optimizer step to come, given what the job's own schedule says: the least of it and all caps of
+ * warm-up extensions, times lr_scale; never above `base`. Use it in that step only, and let the schedule go on from its
+ * own: a scheduler that computed from a lowered rate would compound it. Without an order, and on an inactive client,
+ * `*rate` is `base`. Call once per step, before gyro_step_begin: envelopes end by what it was told. */
+GYRO_API gyro_status gyro_learning_rate(gyro_client *client, double base, double *rate);
+
+/* What a register says from this boundary on; ramps move at each. GYRO_INVALID: the job has no such register. */
+GYRO_API gyro_status gyro_register_value(gyro_client *client, uint32_t id, float *value);
+
+/* What the model shows a register to be, read back from it (alpha): ranks that differ hold. Between step_end and the
+ * last gyro_poll of a boundary. */
+GYRO_API gyro_status gyro_observe(gyro_client *client, uint32_t id, float value);
+
+/* The trainer's kill switch: while `reason` is not NULL nothing is applied (of several ranks: on any of them, from the
+ * next boundary on), and orders are refused with it. For bindings that broke, or a person's stop. Copied. */
+GYRO_API gyro_status gyro_hold(gyro_client *client, const char *reason);
 
 /* The weights got another history (in-process rollback or load): a new epoch, a ledger at zero, open orders void. */
 GYRO_API gyro_status gyro_reset(gyro_client *client);

@@ -4,7 +4,7 @@
 #include <cfloat>
 #include <cmath>
 
-#include "client/src/agreement/mix.h"
+#include "base/mix.h"
 
 namespace gyrostat::client {
 namespace {
@@ -35,7 +35,7 @@ Agreement::Agreement(const Settings* settings, AgreementTerms terms, const model
       registers_(terms_.registers),
       measured_(MeasuredHeads(*settings)),
       attempt_(attempt),
-      terms_hash_(Mix(TermsHash(*settings), registers_.BoundsHash())),
+      terms_hash_(base::Mix(TermsHash(*settings), registers_.BoundsHash())),
       issued_(kLagMax + 1) {
   outcomes_.reserve(kOutcomesRemembered);
   pending_.reserve(kLagMax + 1);
@@ -51,7 +51,7 @@ uint64_t Agreement::Digest() const {
                                     .ledger = ledger_hash_.value(),
                                     .registers = RegistersHash(),
                                     .local = local_});
-  return unsure_ ? Mix(digest, kUnsureMark) : digest;
+  return unsure_ ? base::Mix(digest, kUnsureMark) : digest;
 }
 
 bool Agreement::needs_round(model::Boundary b) const {
@@ -247,9 +247,9 @@ void Agreement::JudgeRegisters() {
   if (!Allows(*settings_, proposal.intervention))
     return Conclude(Verdict::kRefused,
                     std::string(model::Token(proposal.intervention)) + " is not on the job's allow-list");
-  if (proposal.entries.empty() || proposal.entries.size() > kRegisterSetsMax)
+  if (proposal.entries.empty() || proposal.entries.size() > remedy::kRegisterSetsMax)
     return Conclude(Verdict::kRefused, "the order sets " + std::to_string(proposal.entries.size()) +
-                                           " registers, wanted 1 to " + std::to_string(kRegisterSetsMax));
+                                           " registers, wanted 1 to " + std::to_string(remedy::kRegisterSetsMax));
   bool current = true;
   const ProposalEntry* last = nullptr;
   for (const ProposalEntry& entry : proposal.entries) {
@@ -336,7 +336,7 @@ bool Agreement::NewEpoch(const RestoredState* restored) {
     ledger_.Reset();
     registers_.Reset();
   } else {
-    RegisterFile registers = registers_;
+    remedy::RegisterFile registers = registers_;
     if (!registers.Restore(restored->registers, restored->boundary, boundary_) ||
         !ledger_.Restore(restored->ledger_version, restored->ledger))
       return false;

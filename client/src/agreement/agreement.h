@@ -20,7 +20,7 @@
 
 #include "client/src/agreement/lanes.h"
 #include "client/src/agreement/measured_ring.h"
-#include "client/src/agreement/registers.h"
+#include "remedy/registers.h"
 #include "client/src/agreement/state_digest.h"
 #include "client/src/clip_state.h"
 #include "client/src/settings.h"
@@ -38,7 +38,7 @@ inline constexpr uint32_t kLagMax = 4;
 struct AgreementTerms {
   LaneLayout layout = {};
   uint32_t lag = 1;  // d.
-  std::vector<RegisterBounds> registers = {};
+  std::vector<remedy::RegisterBounds> registers = {};
 };
 
 enum class Verdict : uint8_t {
@@ -133,7 +133,7 @@ class Agreement {
   const model::AttemptId& attempt() const { return attempt_; }
   uint32_t epoch() const { return epoch_; }
   const remedy::ClipLedger& ledger() const { return ledger_; }
-  const RegisterFile& registers() const { return registers_; }
+  const remedy::RegisterFile& registers() const { return registers_; }
   const LocalRegister& local() const { return local_; }
   uint32_t local_version() const { return local_version_; }
   const MeasuredRing& measured() const { return measured_; }
@@ -174,7 +174,7 @@ class Agreement {
   const Settings* const settings_;
   const AgreementTerms terms_;
   remedy::ClipLedger ledger_;
-  RegisterFile registers_;
+  remedy::RegisterFile registers_;
   MeasuredRing measured_;
   uint64_t forward_version_ = 0;  // Of the ledger before this boundary's action.
 

@@ -4,7 +4,7 @@
 #include <map>
 #include <optional>
 
-#include "client/src/agreement/mix.h"
+#include "base/mix.h"
 #include "client/src/agreement/state_digest.h"
 
 namespace gyrostat::client {
@@ -90,8 +90,8 @@ std::string CheckCover(const JoinWord& word, const RowCover& whole, std::span<co
 }  // namespace
 
 void RowCover::Add(uint32_t layer, Projection projection, uint64_t begin, uint64_t end) {
-  const uint64_t place = Mix(uint64_t{layer} << 1 | static_cast<uint64_t>(projection), 0);
-  for (uint64_t row = begin; row < end; ++row) hash_ += Mix(place, row);
+  const uint64_t place = base::Mix(uint64_t{layer} << 1 | static_cast<uint64_t>(projection), 0);
+  for (uint64_t row = begin; row < end; ++row) hash_ += base::Mix(place, row);
   rows_ += end > begin ? end - begin : 0;
 }
 

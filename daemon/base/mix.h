@@ -1,10 +1,10 @@
-// The hash of the state digest: against accidents, not against an adversary, who would sit inside the job anyway.
+// The hash of what ranks compare: against accidents, not against an adversary, who would sit inside the job anyway.
 #pragma once
 
 #include <cstdint>
 #include <string_view>
 
-namespace gyrostat::client {
+namespace gyrostat::base {
 
 // splitmix64's finaliser (Steele, Lea, Flood 2014): a cheap mix whose every output bit depends on every input bit.
 inline uint64_t Mix(uint64_t h, uint64_t word) {
@@ -19,4 +19,4 @@ inline uint64_t MixBytes(uint64_t h, std::string_view bytes) {
   return Mix(h, bytes.size());
 }
 
-}  // namespace gyrostat::client
+}  // namespace gyrostat::base

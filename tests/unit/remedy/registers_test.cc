@@ -1,10 +1,10 @@
-#include "client/src/agreement/registers.h"
+#include "remedy/registers.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-namespace gyrostat::client {
+namespace gyrostat::remedy {
 namespace {
 
 RegisterFile SomeFile() {
@@ -87,4 +87,4 @@ TEST(Registers, ARestoredRampGoesOnWhereItStood) {
 }
 
 }  // namespace
-}  // namespace gyrostat::client
+}  // namespace gyrostat::remedy

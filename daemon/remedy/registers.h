@@ -1,6 +1,7 @@
 // Registers: everything that an order may set and that is not a clip (protocol.md §5). Learning-rate scale, envelopes,
-// DeepNorm alpha and beta: each has a value, a version that counts its sets, and possibly a ramp. A set names the
-// version it expects, so that a second delivery finds another one and is void.
+// DeepNorm alpha and beta, requests to the loop: each has a value, a version that counts its sets, and possibly a ramp.
+// A set names the version it expects, so that a second delivery finds another one and is void. The client keeps the
+// truth; policy writes orders from what hellos and acks told it.
 //
 // Pure; not thread-safe. No allocation after construction.
 #pragma once
@@ -10,20 +11,43 @@
 #include <span>
 #include <vector>
 
-#include "base/archive.h"
 #include "model/ids.h"
+#include "model/intervention.h"
 
-namespace gyrostat::client {
+namespace gyrostat::remedy {
 
-// Which register is which. Do not change the values: they reach the trainer's checkpoint. Rays of the learning rate
-// (protocol.md §6) come in pairs of cap and slope; alpha and beta have one register for each layer.
+// Which register is which. Do not change the values: they reach the wire and the trainer's checkpoint, and
+// gyrostat/gyrostat.h repeats them. Values that are boundaries or counts are whole numbers below 2^24, which float32
+// holds exactly. An order of a kind sets all registers of its group, so that none is a mix of two orders.
 enum RegisterId : uint32_t {
+  // lr_scale. Until: the last boundary it holds at; 0: for good.
   kRegisterLrScale = 0,
-  kRegisterRays = 16,  // cap, slope, cap, slope, ...
+  kRegisterLrScaleUntil = 1,
+  kRegisterGradClip = 2,      // grad_clip: the largest norm that the loop's own clipping may leave.
+  kRegisterSkipBoundary = 3,  // skip_step: the boundary whose optimizer step is left out. Void once it is past.
+  // Requests to the loop; the value is 1, the version counts them.
+  kRegisterCheckpoint = 4,
+  kRegisterRollback = 5,
+  kRegisterHalt = 6,
+  kRegisterCollectEvery = 7,  // collect: maxima of attention logits at every so many steps.
+  // warmup_extension (remedy/warmup.h): the newest one; LrEnvelope keeps those in force. The fall of a notch ends
+  // where the ray begins; length 0 and floor 1: none.
+  kRegisterRayRate = 16,
+  kRegisterRaySlope = 17,
+  kRegisterRayBoundary = 18,
+  kRegisterRayUntil = 19,
+  kRegisterFallLength = 20,
+  kRegisterFallFloor = 21,
+  // deepnorm_alpha: one register a layer, for all its sub-layers.
   kRegisterAlphas = 64,
-  kRegisterBetas = 64 + 2 * 1024,
-  kRegistersMax = 64 + 4 * 1024,
+  kRegisterBetas = 64 + 1024,
+  kRegistersMax = 64 + 2 * 1024,
 };
+
+// Versions travel modulo this.
+inline constexpr uint32_t kVersionsSaid = 1u << 24;
+// An order sets at most so many: what fits into one R (client/src/agreement/lanes.h).
+inline constexpr uint32_t kRegisterSetsMax = 340;
 
 // What a register may be set to. Part of the state digest: all ranks must have the same.
 struct RegisterBounds {
@@ -39,19 +63,9 @@ struct Register {
   uint32_t ramp = 0;
   uint32_t version = 0;
   bool operator==(const Register&) const = default;
-  template <class Archive>
-  void Fields(Archive& a) { a(from, to, first, ramp, version); }
 
   // The value from boundary `at` on: geometric from `from` to `to`, the same bits on every machine.
   float At(model::Boundary at) const;
-};
-
-// A register that stands in a checkpoint.
-struct SavedRegister {
-  uint32_t id = 0;
-  Register value;
-  template <class Archive>
-  void Fields(Archive& a) { a(id, value); }
 };
 
 class RegisterFile {
@@ -77,10 +91,10 @@ class RegisterFile {
   // As new: an epoch without a checkpoint.
   void Reset();
   // Registers that were ever set.
-  std::vector<SavedRegister> Saved() const;
+  std::vector<model::RegisterReading> Saved() const;
   // False, and nothing changed, when an id or a value does not fit. Ramps go on where they stood: boundary `then` of
   // the one who saved is boundary `now` here.
-  bool Restore(std::span<const SavedRegister> saved, model::Boundary then, model::Boundary now);
+  bool Restore(std::span<const model::RegisterReading> saved, model::Boundary then, model::Boundary now);
 
   // Of all registers and of what was observed.
   uint64_t hash() const { return set_hash_ + observed_hash_; }
@@ -97,4 +111,4 @@ class RegisterFile {
   uint64_t set_hash_ = 0, observed_hash_ = 0;  // Sums, so that one change costs one term.
 };
 
-}  // namespace gyrostat::client
+}  // namespace gyrostat::remedy

@@ -1,4 +1,4 @@
-#include "client/src/agreement/registers.h"
+#include "remedy/registers.h"
 
 #include <algorithm>
 #include <bit>
@@ -6,11 +6,10 @@
 #include <limits>
 #include <utility>
 
-#include "client/src/agreement/lanes.h"
-#include "client/src/agreement/mix.h"
+#include "base/mix.h"
 #include "remedy/ticks.h"
 
-namespace gyrostat::client {
+namespace gyrostat::remedy {
 namespace {
 
 constexpr float kUnread = std::numeric_limits<float>::quiet_NaN();
@@ -25,8 +24,8 @@ float Register::At(model::Boundary at) const {
   if (passed <= 0 || !(from > 0) || !(to > 0)) return from;
   // Whole ticks, by the library's own exp: a libm would differ between machines.
   const double ratio = static_cast<double>(std::max(from, to)) / static_cast<double>(std::min(from, to));
-  const remedy::Ticks ticks = remedy::LnTicks(ratio) * passed / static_cast<int64_t>(ramp);
-  const double part = remedy::ExpMinus(ticks);
+  const Ticks ticks = LnTicks(ratio) * passed / static_cast<int64_t>(ramp);
+  const double part = ExpMinus(ticks);
   return static_cast<float>(to < from ? static_cast<double>(from) * part : static_cast<double>(from) / part);
 }
 
@@ -47,12 +46,12 @@ const char* RegisterFile::Refusal(uint32_t id, float value, uint32_t ramp, model
   const float now = registers_[id].At(boundary);
   if (!(now > 0) || !(value > 0)) return "a change from or to zero";
   const double ratio = static_cast<double>(std::max(now, value)) / static_cast<double>(std::min(now, value));
-  const auto limit = static_cast<remedy::Ticks>(bounds.ln_change * static_cast<double>(remedy::kTicksPerNat) + 0.5);
-  return remedy::LnTicks(ratio) > limit ? "a change larger than the register's bound" : nullptr;
+  const auto limit = static_cast<Ticks>(bounds.ln_change * static_cast<double>(kTicksPerNat) + 0.5);
+  return LnTicks(ratio) > limit ? "a change larger than the register's bound" : nullptr;
 }
 
 bool RegisterFile::Expects(uint32_t id, uint32_t expected) const {
-  return registers_[id].version % kLaneIntegerMax == expected;
+  return registers_[id].version % kVersionsSaid == expected;
 }
 
 void RegisterFile::Set(uint32_t id, float value, uint32_t ramp, model::Boundary boundary) {
@@ -81,23 +80,26 @@ void RegisterFile::Reset() {
   }
 }
 
-std::vector<SavedRegister> RegisterFile::Saved() const {
-  std::vector<SavedRegister> saved;
+std::vector<model::RegisterReading> RegisterFile::Saved() const {
+  std::vector<model::RegisterReading> saved;
   for (uint32_t id = 0; id < registers_.size(); ++id)
-    if (registers_[id].version > 0) saved.push_back({id, registers_[id]});
+    if (const Register& r = registers_[id]; r.version > 0) saved.push_back({id, r.from, r.to, r.first, r.ramp, r.version});
   return saved;
 }
 
-bool RegisterFile::Restore(std::span<const SavedRegister> saved, model::Boundary then, model::Boundary now) {
-  for (const SavedRegister& each : saved)
-    if (each.id >= registers_.size() || bounds_[each.id].max <= 0 || !std::isfinite(each.value.from) ||
-        !std::isfinite(each.value.to))
+bool RegisterFile::Restore(std::span<const model::RegisterReading> saved, model::Boundary then, model::Boundary now) {
+  for (const model::RegisterReading& each : saved)
+    if (each.id >= registers_.size() || bounds_[each.id].max <= 0 || !std::isfinite(each.from) ||
+        !std::isfinite(each.to))
       return false;
   Reset();
-  for (const SavedRegister& each : saved) {
+  for (const model::RegisterReading& each : saved) {
     set_hash_ -= HashOf(each.id);
-    registers_[each.id] = each.value;
-    registers_[each.id].first += static_cast<int64_t>(now) - static_cast<int64_t>(then);
+    registers_[each.id] = {.from = each.from,
+                           .to = each.to,
+                           .first = each.first + static_cast<int64_t>(now) - static_cast<int64_t>(then),
+                           .ramp = each.ramp,
+                           .version = each.version};
     set_hash_ += HashOf(each.id);
   }
   return true;
@@ -106,26 +108,26 @@ bool RegisterFile::Restore(std::span<const SavedRegister> saved, model::Boundary
 uint64_t RegisterFile::HashOf(uint32_t id) const {
   const Register& r = registers_[id];
   if (r.version == 0 && IsSame(r.to, bounds_[id].initial)) return 0;
-  uint64_t h = Mix(id, std::bit_cast<uint32_t>(r.from));
-  h = Mix(h, std::bit_cast<uint32_t>(r.to));
-  h = Mix(h, static_cast<uint64_t>(r.first));
-  return Mix(h, uint64_t{r.ramp} << 32 | r.version);
+  uint64_t h = base::Mix(id, std::bit_cast<uint32_t>(r.from));
+  h = base::Mix(h, std::bit_cast<uint32_t>(r.to));
+  h = base::Mix(h, static_cast<uint64_t>(r.first));
+  return base::Mix(h, uint64_t{r.ramp} << 32 | r.version);
 }
 
 uint64_t RegisterFile::ObservedHash(uint32_t id) const {
   if (IsSame(observed_[id], kUnread)) return 0;
-  return Mix(~uint64_t{id}, std::bit_cast<uint32_t>(observed_[id]));
+  return base::Mix(~uint64_t{id}, std::bit_cast<uint32_t>(observed_[id]));
 }
 
 uint64_t RegisterFile::BoundsHash() const {
   uint64_t h = bounds_.size();
   for (size_t id = 0; id < bounds_.size(); ++id) {
-    h = Mix(h, std::bit_cast<uint32_t>(bounds_[id].min));
-    h = Mix(h, std::bit_cast<uint32_t>(bounds_[id].max));
-    h = Mix(h, std::bit_cast<uint64_t>(bounds_[id].ln_change));
-    h = Mix(h, uint64_t{bounds_[id].ramp_max} << 32 | std::bit_cast<uint32_t>(bounds_[id].initial));
+    h = base::Mix(h, std::bit_cast<uint32_t>(bounds_[id].min));
+    h = base::Mix(h, std::bit_cast<uint32_t>(bounds_[id].max));
+    h = base::Mix(h, std::bit_cast<uint64_t>(bounds_[id].ln_change));
+    h = base::Mix(h, uint64_t{bounds_[id].ramp_max} << 32 | std::bit_cast<uint32_t>(bounds_[id].initial));
   }
   return h;
 }
 
-}  // namespace gyrostat::client
+}  // namespace gyrostat::remedy
