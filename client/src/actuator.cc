@@ -14,6 +14,12 @@ static_assert(kRecordsSpare < kRecordsQueued);
 
 constexpr char kOrderingEnded[] = "an earlier order failed: no more orders are taken in this attempt";
 
+void CopyReason(std::string_view text, char (*out)[GYRO_REASON_BYTES]) {
+  const size_t size = std::min(text.size(), sizeof(*out) - 1);
+  text.copy(*out, size);
+  (*out)[size] = '\0';
+}
+
 void Reserve(size_t heads, size_t keys, remedy::ClipPlan* plan) {
   plan->q.reserve(heads);
   plan->k.reserve(keys);
@@ -31,7 +37,8 @@ Actuator::Actuator(const Settings* settings, const model::AttemptId& attempt, Or
       orders_(orders),
       records_(records),
       counters_(counters),
-      ledger_(settings->model.layers, settings->model.heads) {
+      ledger_(settings->model.layers, settings->model.heads),
+      registers_(&settings->model) {
   if (!settings->allow_qk_clip) return;  // Nothing will ever be planned.
   const size_t heads = size_t{settings->model.layers} * settings->model.heads;
   const size_t keys = size_t{settings->model.layers} * settings->model.KvHeads();
@@ -55,7 +62,7 @@ gyro_status Actuator::Poll(const BoundaryView& at, gyro_order* order) {
       local.basis = local.expires_boundary = at.boundary;
       local.tau = local_.tau;
       open_ = Open::kLocal;
-      Present(local, true, order);
+      Present(at, local, true, order);
       return GYRO_OK;
     }
   }
@@ -63,7 +70,7 @@ gyro_status Actuator::Poll(const BoundaryView& at, gyro_order* order) {
     if (records_->Room() <= kRecordsSpare) return GYRO_NONE;
     if (Consider(at, *next)) {
       open_ = Open::kRemote;
-      Present(*next, false, order);
+      Present(at, *next, false, order);
       return GYRO_OK;
     }
     orders_->Release();
@@ -72,7 +79,7 @@ gyro_status Actuator::Poll(const BoundaryView& at, gyro_order* order) {
 }
 
 bool Actuator::PlanLocal(const BoundaryView& at) {
-  if (!local_.on() || failed_ || at.maxima.empty()) return false;
+  if (!local_.on() || failed_ || hold_[0] != 0 || at.maxima.empty()) return false;
   if (at.kind != model::LogitKind::kExact && at.kind != model::LogitKind::kLseUpper) return false;
   LocalEntries(at.maxima, local_, HasMaster(settings_->model), ledger_, ledger_.version(), &entries_);
   if (entries_.empty()) return false;
@@ -95,6 +102,10 @@ bool Actuator::Consider(const BoundaryView& at, const model::Order& order) {
     Answer(at, order.id, model::AckOutcome::kRefused, kOrderingEnded);
     return false;
   }
+  if (hold_[0] != 0) {
+    Answer(at, order.id, model::AckOutcome::kRefused, hold_);
+    return false;
+  }
   if (order.where == model::ClipWhere::kLocal) {
     local_ = {.order_id = order.id, .tau = order.tau, .variant = order.variant, .split = order.split};
     Answer(at, order.id, model::AckOutcome::kApplied, order.tau > 0 ? "local clipping is on" : "local clipping is off");
@@ -106,6 +117,10 @@ bool Actuator::Consider(const BoundaryView& at, const model::Order& order) {
                   static_cast<unsigned long long>(order.expires_boundary));
     return Answer(at, order.id, model::AckOutcome::kExpired, reason), false;
   }
+  return order.kind == model::InterventionKind::kQkClip ? ConsiderClip(at, order) : ConsiderSets(at, order);
+}
+
+bool Actuator::ConsiderClip(const BoundaryView& at, const model::Order& order) {
   const remedy::ClipShape shape{.variant = order.variant,
                                 .split = order.split,
                                 .layers = ledger_.layers(),
@@ -117,9 +132,26 @@ bool Actuator::Consider(const BoundaryView& at, const model::Order& order) {
   return false;
 }
 
-void Actuator::Present(const model::Order& order, bool local, gyro_order* out) {
+bool Actuator::ConsiderSets(const BoundaryView& at, const model::Order& order) {
+  const SetsVerdict verdict = registers_.Judge(order.kind, order.sets, order.ramp, at.boundary);
+  if (verdict.what == SetsVerdict::Do::kApply) return true;
+  const bool left = verdict.what == SetsVerdict::Do::kRefuse;
+  Answer(at, order.id, left ? model::AckOutcome::kRefused : model::AckOutcome::kVoid, verdict.reason);
+  return false;
+}
+
+void Actuator::Present(const BoundaryView& at, const model::Order& order, bool local, gyro_order* out) {
   open_id_ = order.id;
-  page_.Show(order, local, plan_, out);
+  if (order.kind == model::InterventionKind::kQkClip)
+    page_.Show(order, local, plan_, out);
+  else
+    page_.Show(order, registers_.file(), at.boundary, out);
+}
+
+void Actuator::Hold(const char* reason) {
+  const std::string_view why = reason == nullptr ? std::string_view() : std::string_view(reason, strnlen(reason, 200));
+  CopyReason(why.empty() && reason != nullptr ? "the trainer holds all orders" : why, &hold_);
+  if (reason != nullptr) counters_->training.error.Set(hold_);
 }
 
 gyro_status Actuator::Ack(const BoundaryView& at, const uint8_t* id, int outcome, const char* reason) {
@@ -132,7 +164,7 @@ gyro_status Actuator::Ack(const BoundaryView& at, const uint8_t* id, int outcome
   const model::OrderId answered = open_ == Open::kLocal ? local_.order_id : open_id_;
   switch (outcome) {
     case GYRO_APPLIED:
-      Applied(at);
+      Applied(at, why);
       break;
     case GYRO_REFUSED:
       // Asked again at every boundary the trainer would refuse again: local mode ends, and the daemon hears why.
@@ -152,9 +184,15 @@ gyro_status Actuator::Ack(const BoundaryView& at, const uint8_t* id, int outcome
   return GYRO_OK;
 }
 
-void Actuator::Applied(const BoundaryView& at) {
+void Actuator::Applied(const BoundaryView& at, std::string_view word) {
   const uint64_t before = ledger_.version();
-  ledger_.Apply(plan_.charged);
+  const model::Order* order = open_ == Open::kRemote ? orders_->Front() : nullptr;
+  if (order != nullptr && order->kind != model::InterventionKind::kQkClip) {
+    registers_.Apply(order->kind, order->sets, order->ramp, at.boundary);
+    if (word.empty()) word = AppliedWord(order->kind);
+  } else {
+    ledger_.Apply(plan_.charged);
+  }
   counters_->training.ledger_version.Set(ledger_.version());
   counters_->training.orders_applied.Add();
   if (open_ == Open::kLocal) {
@@ -162,7 +200,7 @@ void Actuator::Applied(const BoundaryView& at) {
     records_->Commit();
     return;
   }
-  Push(at, RecordKind::kOutcome, open_id_, model::AckOutcome::kApplied, before, {});
+  Push(at, RecordKind::kOutcome, open_id_, model::AckOutcome::kApplied, before, word);
   records_->Commit();
   Remember(open_id_, model::AckOutcome::kApplied);
 }
@@ -180,9 +218,17 @@ gyro_status Actuator::NewEpoch(const BoundaryView& at, std::unique_ptr<RestoredS
   }
   if (restored == nullptr) {
     ledger_.Reset();
-  } else if (!ledger_.Restore(restored->ledger_version, restored->ledger)) {
-    return GYRO_INVALID;
+    registers_.Reset();
   } else {
+    JobRegisters registers = registers_;
+    std::string why;
+    if (!registers.Restore(restored->registers, restored->envelope, restored->boundary, at.boundary, &why))
+      return counters_->training.error.Set(why), GYRO_INVALID;
+    if (!ledger_.Restore(restored->ledger_version, restored->ledger)) {
+      counters_->training.error.Set("the state names heads that the model does not have");
+      return GYRO_INVALID;
+    }
+    registers_ = std::move(registers);
     outcomes_count_ = 0;
     for (const auto& [id, outcome] : restored->outcomes) Remember(id, outcome);
   }
@@ -228,7 +274,9 @@ Record* Actuator::Push(const BoundaryView& at, RecordKind kind, const model::Ord
   record->version_before = version_before;
   record->version_after = ledger_.version();
   record->digest =
-      outcome == model::AckOutcome::kApplied ? StateDigest(*settings_, attempt_, epoch_, ledger_, local_) : 0;
+      outcome == model::AckOutcome::kApplied
+          ? StateDigest(*settings_, attempt_, epoch_, ledger_, registers_.file(), local_)
+          : 0;
   record->SetReason(reason);
   return record;
 }

@@ -2,8 +2,8 @@
 // to the trainer and moves the ledger when the trainer says that it is done. The ledger here is the truth
 // (protocol.md §1).
 //
-// No lock, no system call; no allocation but in Save and Load, and in the ledger where one boundary clips more heads
-// than the 64 it foresees.
+// No lock, no system call; no allocation but in Save and Load, in orders that set registers, and in the ledger where
+// one boundary clips more heads than the 64 it foresees.
 #pragma once
 
 #include <array>
@@ -16,6 +16,7 @@
 
 #include "client/src/clip_state.h"
 #include "client/src/counters.h"
+#include "client/src/job_registers.h"
 #include "client/src/order_page.h"
 #include "client/src/settings.h"
 #include "client/src/spsc_queue.h"
@@ -58,12 +59,21 @@ class Actuator {
   // A new step begins. An order that was polled and not acked has failed: nobody knows what became of the weights.
   void BeginStep(const BoundaryView& at);
 
+  // A step has ended: what the learning rate's envelope held for it alone is over.
+  void EndStep(model::Boundary boundary) { registers_.Passed(boundary); }
+
+  // As gyro_learning_rate, gyro_observe and gyro_hold.
+  double Rate(double base, model::Boundary at) { return registers_.Rate(base, at); }
+  void Observe(uint32_t id, float value) { registers_.Observe(id, value); }
+  void Hold(const char* reason);
+
   // A new epoch with a ledger at zero, or with `restored`. GYRO_DROPPED: the sender is too far behind to be told;
-  // GYRO_INVALID: the state does not fit the model. Nothing has changed then.
+  // GYRO_INVALID: the state does not fit the model, as `error` says. Nothing has changed then.
   gyro_status NewEpoch(const BoundaryView& at, std::unique_ptr<RestoredState> restored);
 
   uint32_t epoch() const { return epoch_; }
   const remedy::ClipLedger& ledger() const { return ledger_; }
+  const JobRegisters& registers() const { return registers_; }
   bool local_mode() const { return local_.on(); }
   // The outcomes decided here, oldest first.
   std::vector<std::pair<model::OrderId, model::AckOutcome>> Outcomes() const;
@@ -79,10 +89,13 @@ class Actuator {
 
   // True when the front of the queue is to be handed out; else it was answered and released.
   bool Consider(const BoundaryView& at, const model::Order& order);
+  // Of a clip and of all other kinds: whether something is left to do.
+  bool ConsiderClip(const BoundaryView& at, const model::Order& order);
+  bool ConsiderSets(const BoundaryView& at, const model::Order& order);
   bool PlanLocal(const BoundaryView& at);
-  void Present(const model::Order& order, bool local, gyro_order* out);
+  void Present(const BoundaryView& at, const model::Order& order, bool local, gyro_order* out);
   void Answer(const BoundaryView& at, const model::OrderId& id, model::AckOutcome outcome, std::string_view reason);
-  void Applied(const BoundaryView& at);
+  void Applied(const BoundaryView& at, std::string_view word);
   // Fills the next record; the caller commits it.
   Record* Push(const BoundaryView& at, RecordKind kind, const model::OrderId& id, model::AckOutcome outcome,
                uint64_t version_before, std::string_view reason);
@@ -96,9 +109,11 @@ class Actuator {
   Counters* counters_;
 
   remedy::ClipLedger ledger_;
+  JobRegisters registers_;
   uint32_t epoch_ = 0;
   LocalRegister local_;
   bool failed_ = false;  // GYRO_FAILED ended all ordering for the attempt.
+  char hold_[GYRO_REASON_BYTES] = {};  // Why nothing is applied; empty: it is.
 
   Open open_ = Open::kNone;
   model::OrderId open_id_;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "client/src/actuator.h"
+#include "client/src/job_registers.h"
 #include "remedy/qk_clip.h"
 
 namespace gyrostat::client {
@@ -29,7 +30,8 @@ ClipMirror::ClipMirror(const Settings* settings, const model::AttemptId& attempt
     : settings_(settings),
       attempt_(attempt),
       keeps_maxima_(settings->allow_qk_clip && (settings->world_size == 1 || settings->agreement_lag > 0)),
-      ledger_(settings->model.layers, settings->model.heads) {}
+      ledger_(settings->model.layers, settings->model.heads),
+      registers_(RegisterBoundsFor(settings->model)) {}
 
 void ClipMirror::OnFrame(const Frame& frame) {
   boundary_ = frame.boundary;
@@ -71,12 +73,22 @@ std::string ClipMirror::Foreign(const model::Order& order) const {
 std::string ClipMirror::Refusal(const model::Order& order) const {
   if (failed_) return "an earlier order failed: no more orders are taken in this attempt";
   if (!trouble_.empty()) return trouble_;
-  if (order.kind != model::InterventionKind::kQkClip)
-    return std::string(Name(order.kind)) + " cannot be done by this client, wanted qk_clip";
-  if (!settings_->allow_qk_clip) return "qk_clip is not on the job's allow-list, which has " + Joined(settings_->allow);
-  if (settings_->world_size > 1 && settings_->agreement_lag == 0)
-    return "qk_clip needs agreement of ranks, and this client has none for its world of " +
+  const std::string name = Name(order.kind);
+  if (std::find(settings_->allow.begin(), settings_->allow.end(), model::Token(order.kind)) == settings_->allow.end())
+    return name + " is not on the job's allow-list, which has " + Joined(settings_->allow);
+  // What is measured is one rank's own business.
+  const bool alone = order.kind == model::InterventionKind::kCollect;
+  if (settings_->world_size > 1 && settings_->agreement_lag == 0 && !alone)
+    return name + " needs agreement of ranks, and this client has none for its world of " +
            std::to_string(settings_->world_size) + " ranks";
+  if (order.kind == model::InterventionKind::kQkClip) return ClipRefusal(order);
+  if (order.sets.empty() || order.sets.size() > remedy::kRegisterSetsMax)
+    return name + " sets " + std::to_string(order.sets.size()) + " registers, wanted 1 to " +
+           std::to_string(remedy::kRegisterSetsMax);
+  return {};
+}
+
+std::string ClipMirror::ClipRefusal(const model::Order& order) const {
   std::string why;
   const auto shape = remedy::ShapeFor(settings_->model, order.variant, &why);
   if (!shape) return why;
@@ -135,6 +147,9 @@ model::Ack ClipMirror::OnOutcome(const Record& record) {
     const model::Order& order = open->second;
     if (record.outcome == model::AckOutcome::kApplied && order.where == model::ClipWhere::kLocal) {
       local_ = {.order_id = order.id, .tau = order.tau, .variant = order.variant, .split = order.split};
+    } else if (record.outcome == model::AckOutcome::kApplied && order.kind != model::InterventionKind::kQkClip) {
+      SetAll(order.sets, order.ramp, record.boundary, &registers_);
+      Compare(record);
     } else if (record.outcome == model::AckOutcome::kApplied) {
       const remedy::ClipShape shape{.variant = order.variant,
                                     .split = order.split,
@@ -155,6 +170,8 @@ void ClipMirror::OnAgreed(const model::Ack& ack) {
   if (open != open_.end() && open->second.where == model::ClipWhere::kLocal && applied) {
     const model::Order& order = open->second;
     local_ = {.order_id = order.id, .tau = order.tau, .variant = order.variant, .split = order.split};
+  } else if (open != open_.end() && open->second.kind != model::InterventionKind::kQkClip && applied) {
+    SetAll(open->second.sets, open->second.ramp, ack.boundary, &registers_);
   }
   failed_ |= ack.outcome == model::AckOutcome::kFailed;
   Follow(ack.applied, ack.ledger_version_after);
@@ -195,20 +212,30 @@ model::LedgerDelta ClipMirror::Repeat(const Record& record, const remedy::ClipSh
   remedy::ClipPlan plan;
   remedy::PlanClip(shape, entries, ledger_, &plan);
   ledger_.Apply(plan.charged);
+  Compare(record);
+  return std::move(plan.charged);
+}
+
+void ClipMirror::Compare(const Record& record) {
   if (ledger_.version() != record.version_after ||
-      StateDigest(*settings_, attempt_, epoch_, ledger_, local_) != record.digest)
+      StateDigest(*settings_, attempt_, epoch_, ledger_, registers_, local_) != record.digest)
     trouble_ = "the sender's copy of the clip ledger is at version " + std::to_string(ledger_.version()) +
                ", the training thread's at " + std::to_string(record.version_after) +
-               " or of other content: no more orders are taken";
-  return std::move(plan.charged);
+               ", or it or the registers are of other content: no more orders are taken";
 }
 
 void ClipMirror::OnEpoch(const Record& record) {
   epoch_ = record.epoch;
   local_ = {};
   measured_.clear();
-  if (record.restored == nullptr) return ledger_.Reset();
+  if (record.restored == nullptr) {
+    registers_.Reset();
+    return ledger_.Reset();
+  }
   ledger_.Restore(record.restored->ledger_version, record.restored->ledger);
+  std::string why;
+  if (!RestoreAll(record.restored->registers, record.restored->boundary, record.boundary, &registers_, &why))
+    trouble_ = why;
   outcomes_.clear();
   for (const auto& [id, outcome] : record.restored->outcomes) {
     model::Ack known;
@@ -230,6 +257,7 @@ void ClipMirror::FillHello(model::Hello* hello) const {
   hello->boundary = boundary_ + 1;
   hello->ledger_version = ledger_.version();
   hello->ledger = ledger_.Sparse();
+  hello->registers = registers_.Saved();
   hello->last_outcomes.assign(outcomes_.begin(), outcomes_.end());
 }
 

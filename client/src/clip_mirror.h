@@ -1,9 +1,9 @@
 // The sender's side of orders: judges what comes from the daemon against what this client measured itself
-// (protocol.md §8) and keeps a copy of the clip ledger, moved by the training thread's records.
+// (protocol.md §8) and keeps a copy of the clip ledger and of the registers, moved by the training thread's records.
 //
 // Judging here is as good as judging at the boundary: an order is compared with its basis, and neither the maxima nor
 // the ledger of a past forward ever change. What can change (epoch, expiry, what is left to do) the training thread
-// looks at again.
+// looks at again. Values for registers it judges alone: it knows where they stand.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,7 @@
 #include "client/src/wire_records.h"
 #include "model/intervention.h"
 #include "remedy/clip_ledger.h"
+#include "remedy/registers.h"
 
 namespace gyrostat::client {
 
@@ -65,11 +66,14 @@ class ClipMirror {
   };
 
   std::string Refusal(const model::Order& order) const;
+  std::string ClipRefusal(const model::Order& order) const;
   std::string Foreign(const model::Order& order) const;
   const Measured* Find(model::Boundary boundary) const;
   model::Ack Answer(const model::Order& order, model::AckOutcome outcome, std::string reason);
   void Remember(const model::Ack& ack);
   void Follow(const model::LedgerDelta& applied, uint64_t version_after);
+  // What the training thread says that all became, against the copy.
+  void Compare(const Record& record);
   // Repeats on the copy what the training thread did; returns the ticks it charged.
   model::LedgerDelta Repeat(const Record& record, const remedy::ClipShape& shape,
                             const std::vector<model::ClipEntry>& entries);
@@ -81,6 +85,7 @@ class ClipMirror {
   model::Boundary boundary_ = 0;  // Of the newest report handed over.
   model::Step step_ = 0;
   remedy::ClipLedger ledger_;
+  remedy::RegisterFile registers_;
   LocalRegister local_;
   std::deque<Measured> measured_;                // Oldest first.
   std::map<model::OrderId, model::Order> open_;  // Passed on, not yet answered. Bounded by the order queue.

@@ -88,6 +88,15 @@ void ToWire(const model::Hello& in, v1::Hello* out) {
   out->set_framework(in.framework);
   out->set_first_sequence(in.first_sequence);
   out->set_grad_norm_convention(in.grad_norm_convention);
+  for (const model::RegisterReading& reading : in.registers) {
+    v1::RegisterReading* each = out->add_registers();
+    each->set_id(reading.id);
+    each->set_from(reading.from);
+    each->set_to(reading.to);
+    each->set_first_boundary(reading.first);
+    each->set_ramp_boundaries(reading.ramp);
+    each->set_version(reading.version);
+  }
 }
 
 // Values that were measured and are not finite.
@@ -169,6 +178,19 @@ bool Identity(const Message& in, model::Order* out, std::string* error) {
   return true;
 }
 
+bool SetsFromWire(const v1::RegisterSets& in, model::Order* out, std::string* error) {
+  if (in.value_size() != in.id_size() || in.expected_version_size() != in.id_size()) {
+    *error = "the daemon sent an order whose sets have " + std::to_string(in.id_size()) + " registers, " +
+             std::to_string(in.value_size()) + " values and " + std::to_string(in.expected_version_size()) +
+             " versions, wanted as many of each";
+    return false;
+  }
+  out->ramp = in.ramp_boundaries();
+  out->sets.reserve(static_cast<size_t>(in.id_size()));
+  for (int i = 0; i < in.id_size(); ++i) out->sets.push_back({in.id(i), in.value(i), in.expected_version(i)});
+  return true;
+}
+
 bool FromWire(const v1::Order& in, model::Order* out, std::string* error) {
   if (!Identity(in, out, error)) return false;
   out->kind = Narrow<model::InterventionKind>(in.kind());
@@ -186,6 +208,7 @@ bool FromWire(const v1::Order& in, model::Order* out, std::string* error) {
              " maxima and " + std::to_string(entries.target_ticks_size()) + " targets, wanted as many of each";
     return false;
   }
+  if (!SetsFromWire(in.sets(), out, error)) return false;
   out->entries.reserve(static_cast<size_t>(size));
   for (int i = 0; i < size; ++i)
     out->entries.push_back({entries.layer(i), entries.head(i), entries.reported_max(i), entries.target_ticks(i)});

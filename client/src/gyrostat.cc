@@ -25,6 +25,8 @@ namespace gc = gyrostat::client;
 
 // The structs that callers own, as the first release had them.
 constexpr uint32_t kOrderSizeV1 = offsetof(gyro_order, k) + sizeof(const gyro_head_factor*);
+// Since there are orders of other kinds than qk_clip: who allows one must be able to see what it says.
+constexpr uint32_t kOrderSizeV2 = offsetof(gyro_order, ramp) + sizeof(uint32_t);
 constexpr uint32_t kStatsSizeV1 = sizeof(gyro_client_stats);
 
 // An enum argument as the int it is: a caller in C may pass any.
@@ -66,6 +68,10 @@ const gc::TransportApi* Load(const std::string& path, std::string* error) {
   if (transport != nullptr) gc::GuardProcess();
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return transport;
+}
+
+const gc::JobRegisters& RegistersOf(const gyro_client* client) {
+  return client->lockstep != nullptr ? client->lockstep->agreement().registers() : client->actuator.registers();
 }
 
 gyro_status NewEpoch(gyro_client* client, std::unique_ptr<gc::RestoredState> state) {
@@ -172,8 +178,11 @@ gyro_status gyro_record_layer_attn_logit_max(gyro_client* client, uint32_t layer
 
 gyro_status gyro_step_end(gyro_client* client) {
   if (const gyro_status status = Usable(client); status != GYRO_OK) return status;
-  if (client->lockstep == nullptr)
-    return client->recorder.End(client->actuator.epoch(), client->actuator.ledger().version());
+  if (client->lockstep == nullptr) {
+    const gyro_status ended = client->recorder.End(client->actuator.epoch(), client->actuator.ledger().version());
+    if (ended == GYRO_OK || ended == GYRO_DROPPED) client->actuator.EndStep(client->recorder.boundary());
+    return ended;
+  }
   const gc::Agreement& agreement = client->lockstep->agreement();
   const gyro_status ended = client->recorder.End(agreement.epoch(), agreement.ledger().version());
   if (ended != GYRO_OK && ended != GYRO_DROPPED) return ended;
@@ -183,7 +192,9 @@ gyro_status gyro_step_end(gyro_client* client) {
 
 gyro_status gyro_poll(gyro_client* client, gyro_order* order) {
   if (const gyro_status status = Usable(client); status != GYRO_OK) return status;
-  if (order == nullptr || order->struct_size < kOrderSizeV1)
+  const gc::Settings& settings = client->shared->settings;
+  const bool clips_only = settings.allow.size() == (settings.allow_qk_clip ? 1 : 0);
+  if (order == nullptr || order->struct_size < (clips_only ? kOrderSizeV1 : kOrderSizeV2))
     return Refuse(client, "gyro_poll wants an order with struct_size = sizeof(gyro_order)");
   if (client->recorder.open()) {
     client->shared->counters.training.error.Set("gyro_poll was called between gyro_step_begin and gyro_step_end");
@@ -203,6 +214,45 @@ gyro_status gyro_ack(gyro_client* client, const uint8_t* id, gyro_outcome outcom
   return client->actuator.Ack(client->Here(), id, raw, reason);
 }
 
+gyro_status gyro_learning_rate(gyro_client* client, double base, double* rate) {
+  if (rate == nullptr) return GYRO_INVALID;
+  *rate = base;
+  if (const gyro_status status = Usable(client); status != GYRO_OK) return status;
+  const gyrostat::model::Boundary to_come = client->recorder.boundary() + 1;
+  *rate = client->lockstep != nullptr ? client->lockstep->Rate(base, to_come) : client->actuator.Rate(base, to_come);
+  return GYRO_OK;
+}
+
+gyro_status gyro_register_value(gyro_client* client, uint32_t id, float* value) {
+  if (const gyro_status status = Usable(client); status != GYRO_OK) return status;
+  const gyrostat::remedy::RegisterFile& file = RegistersOf(client).file();
+  if (value == nullptr || id >= file.size() || file.bounds(id).max <= 0)
+    return Refuse(client, "gyro_register_value wants a register that the job has, and room for its value");
+  *value = file.at(id).At(client->recorder.boundary());
+  return GYRO_OK;
+}
+
+gyro_status gyro_observe(gyro_client* client, uint32_t id, float value) {
+  if (const gyro_status status = Usable(client); status != GYRO_OK) return status;
+  const gyrostat::remedy::RegisterFile& file = RegistersOf(client).file();
+  if (id >= file.size() || file.bounds(id).max <= 0)
+    return Refuse(client, "gyro_observe wants a register that the job has");
+  if (client->lockstep != nullptr)
+    client->lockstep->Observe(id, value);
+  else
+    client->actuator.Observe(id, value);
+  return GYRO_OK;
+}
+
+gyro_status gyro_hold(gyro_client* client, const char* reason) {
+  if (const gyro_status status = Usable(client); status != GYRO_OK) return status;
+  if (client->lockstep != nullptr)
+    client->lockstep->Hold(reason);
+  else
+    client->actuator.Hold(reason);
+  return GYRO_OK;
+}
+
 gyro_status gyro_reset(gyro_client* client) {
   if (const gyro_status status = Usable(client); status != GYRO_OK) return status;
   return NewEpoch(client, nullptr);
@@ -216,10 +266,11 @@ gyro_status gyro_state_save(gyro_client* client, const uint8_t** data, size_t* s
     if (client->lockstep != nullptr) {
       const gc::Agreement& all = client->lockstep->agreement();
       client->saved_state =
-          gc::SaveState(all.attempt(), all.epoch(), boundary, all.ledger(), all.Outcomes(), all.registers().Saved());
+          gc::SaveState(all.attempt(), all.epoch(), boundary, all.ledger(), all.Outcomes(), all.registers());
     } else {
       client->saved_state = gc::SaveState(client->shared->attempt, client->actuator.epoch(), boundary,
-                                          client->actuator.ledger(), client->actuator.Outcomes(), {});
+                                          client->actuator.ledger(), client->actuator.Outcomes(),
+                                          client->actuator.registers());
     }
   } catch (const std::bad_alloc&) {
     return GYRO_NO_MEMORY;
@@ -239,7 +290,7 @@ gyro_status gyro_state_load(gyro_client* client, const uint8_t* data, size_t siz
     auto state = gc::LoadState({reinterpret_cast<const char*>(data), size}, model.layers, model.heads, &error);
     if (state == nullptr) return Refuse(client, error.c_str());
     const gyro_status status = NewEpoch(client, std::move(state));
-    if (status == GYRO_INVALID) return Refuse(client, "the state names heads that the model does not have");
+    if (status == GYRO_INVALID) client->shared->counters.training.invalid.Add();  // Its error is set.
     // Of an inert client: nobody else would take the record.
     if (!client->active()) client->shared->records.Release();
     return status;

@@ -67,6 +67,7 @@ Lockstep::Lockstep(const Settings* settings, const JoinResult& join, FrameRing* 
 }
 
 gyro_status Lockstep::StepEnded(const BoundaryView& at, Recorder* recorder) {
+  agreement_.Passed(at.boundary);
   const gyro_collective& collective = settings_->collective;
   const bool waits = agreement_.needs_round(at.boundary);
   const bool came = waits && std::exchange(begun_, false) &&
@@ -83,8 +84,10 @@ gyro_status Lockstep::StepEnded(const BoundaryView& at, Recorder* recorder) {
     while (frames_->queue().Front() != nullptr) frames_->queue().Release();
   if (leader_ && waits && !came) desk_.Lost(agreement_.trouble(), at.boundary, at.step);
   if (leader_ && !(waits && !came)) desk_.Decided(action, at.boundary, at.step);
-  to_present_ = action.acts() && action.plan.charged.size() > 0;
-  if (action.acts() && !to_present_) Done(at);  // Registers of our own: there is nothing for the trainer to do.
+  to_present_.clear();
+  if (!action.sets.empty()) to_present_.push_back(Part::kSets);
+  if (action.plan.charged.size() > 0) to_present_.push_back(Part::kClip);
+  if (action.acts() && to_present_.empty()) Done(at);  // Local mode's own register: nothing for the trainer to do.
   Tell(at);
   SayTrouble();
   return agreement_.unsure() ? GYRO_UNSURE : GYRO_OK;
@@ -101,19 +104,30 @@ gyro_status Lockstep::Poll(const BoundaryView& at, gyro_order* order) {
     counters_->training.error.Set("gyro_poll was called before the order it gave last was acked");
     return GYRO_STATE;
   }
-  if (!std::exchange(to_present_, false)) {
+  if (to_present_.empty()) {
     Finish(at);
     return GYRO_NONE;
   }
+  const Part part = to_present_.back();
+  to_present_.pop_back();
   const Action& action = agreement_.action();
-  const bool ordered = action.verdict == Verdict::kApply;
+  const bool clip = part == Part::kClip;
+  const bool ordered =
+      action.verdict == Verdict::kApply && clip == (action.kind == model::InterventionKind::kQkClip);
   model::Order shown;
   shown.id = open_id_ = ordered ? action.tag.AsId() : LocalClipId(at.boundary);
   shown.basis = ordered ? action.put_in : action.basis;
   shown.expires_boundary = at.boundary;
-  shown.tau = action.tau;
   open_ = true;
-  page_.Show(shown, !ordered, action.plan, order);
+  if (clip) {
+    shown.tau = action.tau;
+    page_.Show(shown, !ordered, action.plan, order);
+    return GYRO_OK;
+  }
+  shown.kind = action.kind;
+  shown.sets = action.sets;
+  shown.ramp = action.ramp;
+  page_.Show(shown, agreement_.registers().file(), at.boundary, order);
   return GYRO_OK;
 }
 
@@ -124,13 +138,14 @@ gyro_status Lockstep::Ack(const BoundaryView& at, const uint8_t* id, int outcome
   }
   open_ = false;
   if (outcome == GYRO_APPLIED) {
-    Done(at);
     counters_->training.orders_applied.Add();
+    if (to_present_.empty()) Done(at);  // The action is done as a whole.
     return GYRO_OK;
   }
   // The other ranks apply it: here a refusal is a failure.
   const std::string why =
       reason == nullptr ? "the trainer did not apply it" : std::string(reason, strnlen(reason, GYRO_REASON_BYTES / 2));
+  to_present_.clear();
   agreement_.Failed(why);
   if (leader_) desk_.Failed(why);
   counters_->training.orders_refused.Add();
@@ -142,7 +157,8 @@ gyro_status Lockstep::Ack(const BoundaryView& at, const uint8_t* id, int outcome
 void Lockstep::BeginStep(const BoundaryView& at) {
   if (at.boundary == 0) return;
   if (open_) Ack(at, open_id_.bytes.data(), GYRO_FAILED, "the next step began without an ack");
-  if (std::exchange(to_present_, false)) {
+  if (!to_present_.empty()) {
+    to_present_.clear();
     agreement_.Failed("the next step began without a poll");
     if (leader_) desk_.Failed("the next step began without a poll");
     Tell(at);
@@ -154,7 +170,7 @@ void Lockstep::BeginStep(const BoundaryView& at) {
 void Lockstep::Finish(const BoundaryView& at) {
   if (finished_ == at.boundary) return;
   finished_ = at.boundary;
-  FillInput in{.maxima = at.maxima, .maxima_usable = at.known};
+  FillInput in{.maxima = at.maxima, .maxima_usable = at.known, .ready = hold_.empty()};
   if (!at.maxima.empty())
     in.maxima_usable = at.kind == model::LogitKind::kExact || at.kind == model::LogitKind::kLseUpper;
   if (leader_) {
@@ -162,6 +178,7 @@ void Lockstep::Finish(const BoundaryView& at) {
       desk_.Take(*order);
       orders_->Release();
     }
+    if (!hold_.empty()) desk_.RefuseAll(hold_);
     in.proposal = desk_.Propose(at.boundary, at.step);
   }
   if (!agreement_.Fill(at.boundary, in, lanes_)) desk_.NotIn();
@@ -205,7 +222,8 @@ gyro_status Lockstep::NewEpoch(const BoundaryView& at, std::unique_ptr<RestoredS
     counters_->training.error.Set("a new epoch cannot be told: too many records wait for the sender");
     return GYRO_DROPPED;
   }
-  if (!agreement_.NewEpoch(restored.get())) return GYRO_INVALID;
+  std::string why;
+  if (!agreement_.NewEpoch(restored.get(), &why)) return counters_->training.error.Set(why), GYRO_INVALID;
   counters_->training.epoch.Set(agreement_.epoch());
   counters_->training.ledger_version.Set(agreement_.ledger().version());
   if (leader_) desk_.NewEpoch();
@@ -216,6 +234,13 @@ gyro_status Lockstep::NewEpoch(const BoundaryView& at, std::unique_ptr<RestoredS
   record->restored = std::move(restored);
   records_->Commit();
   return GYRO_OK;
+}
+
+void Lockstep::Hold(const char* reason) {
+  hold_ = reason == nullptr ? std::string() : std::string(reason, strnlen(reason, GYRO_REASON_BYTES - 1));
+  if (reason == nullptr) return;
+  if (hold_.empty()) hold_ = "the trainer holds all orders";
+  counters_->training.error.Set("nothing is applied: " + hold_);
 }
 
 void Lockstep::SayTrouble() {

@@ -40,11 +40,19 @@ class Lockstep {
   gyro_status Poll(const BoundaryView& at, gyro_order* order);
   gyro_status Ack(const BoundaryView& at, const uint8_t* id, int outcome, const char* reason);
   void BeginStep(const BoundaryView& at);
+  // GYRO_INVALID: the state does not fit the model, as `error` says.
   gyro_status NewEpoch(const BoundaryView& at, std::unique_ptr<RestoredState> restored);
+  double Rate(double base, model::Boundary at) { return agreement_.Rate(base, at); }
+  void Observe(uint32_t id, float value) { agreement_.Observe(id, value); }
+  void Hold(const char* reason);
 
   const Agreement& agreement() const { return agreement_; }
 
  private:
+  // What the trainer has still to be given of the action: an agreed order of another kind and a local clip may fall on
+  // one boundary.
+  enum class Part : uint8_t { kClip, kSets };
+
   // Puts this rank's lanes into R of the boundary, once.
   void Finish(const BoundaryView& at);
   void Done(const BoundaryView& at);
@@ -65,7 +73,9 @@ class Lockstep {
   std::string said_;
   model::OrderId open_id_;
   model::Boundary finished_ = 0;  // The last boundary whose R was begun.
-  bool has_sender_ = false, begun_ = false, to_present_ = false, open_ = false;
+  bool has_sender_ = false, begun_ = false, open_ = false;
+  std::vector<Part> to_present_;  // The last first.
+  std::string hold_;              // Why this rank is not ready; empty: it is.
 };
 
 }  // namespace gyrostat::client

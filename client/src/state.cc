@@ -8,7 +8,7 @@ namespace gyrostat::client {
 namespace {
 
 constexpr uint32_t kMagic = 0x53595247;  // "GRYS" in the file.
-constexpr uint16_t kFormat = 2;
+constexpr uint16_t kFormat = 3;
 
 // FNV-1a: finds a torn or overwritten checkpoint; nobody forges one against himself.
 uint64_t Checksum(std::string_view bytes) {
@@ -27,13 +27,14 @@ struct Contents {
   uint64_t ledger_version = 0;
   model::LedgerDelta ledger;
   std::vector<model::RegisterReading> registers;
+  remedy::LrEnvelope envelope;
   std::vector<std::pair<model::OrderId, model::AckOutcome>> outcomes;
 
   template <class Archive>
   void Fields(Archive& a) {
     a(magic, format);
     if (magic != kMagic || format != kFormat) return;
-    a(attempt, epoch, boundary, layers, heads, ledger_version, ledger, registers, outcomes);
+    a(attempt, epoch, boundary, layers, heads, ledger_version, ledger, registers, envelope, outcomes);
   }
 };
 
@@ -42,7 +43,7 @@ struct Contents {
 std::string SaveState(const model::AttemptId& attempt, uint32_t epoch, model::Boundary boundary,
                       const remedy::ClipLedger& ledger,
                       const std::vector<std::pair<model::OrderId, model::AckOutcome>>& outcomes,
-                      const std::vector<model::RegisterReading>& registers) {
+                      const JobRegisters& registers) {
   Contents contents;
   contents.attempt = attempt;
   contents.epoch = epoch;
@@ -52,7 +53,8 @@ std::string SaveState(const model::AttemptId& attempt, uint32_t epoch, model::Bo
   contents.ledger_version = ledger.version();
   contents.ledger = ledger.Sparse();
   contents.outcomes = outcomes;
-  contents.registers = registers;
+  contents.registers = registers.file().Saved();
+  contents.envelope = registers.envelope();
   base::ByteWriter writer;
   base::SaveTo(&writer, contents);
   writer.Put(Checksum(writer.bytes()));
@@ -84,6 +86,7 @@ std::unique_ptr<RestoredState> LoadState(std::string_view bytes, uint32_t layers
   auto state = std::make_unique<RestoredState>();
   state->boundary = contents.boundary;
   state->registers = std::move(contents.registers);
+  state->envelope = std::move(contents.envelope);
   state->ledger_version = contents.ledger_version;
   state->ledger = std::move(contents.ledger);
   state->outcomes = std::move(contents.outcomes);

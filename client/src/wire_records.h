@@ -7,20 +7,21 @@
 #include <utility>
 #include <vector>
 
-#include "remedy/registers.h"
 #include "gyrostat/gyrostat.h"
 #include "model/ids.h"
 #include "model/intervention.h"
 #include "model/report.h"
+#include "remedy/warmup.h"
 
 namespace gyrostat::client {
 
-// A ledger, registers and outcomes out of a checkpoint.
+// Ledger, registers, envelope and outcomes out of a checkpoint.
 struct RestoredState {
   model::Boundary boundary = 0;  // After which it was saved.
   uint64_t ledger_version = 0;
   model::LedgerDelta ledger;
   std::vector<model::RegisterReading> registers;
+  remedy::LrEnvelope envelope;  // As it stood at `boundary`.
   std::vector<std::pair<model::OrderId, model::AckOutcome>> outcomes;  // Oldest first.
 };
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include "base/mix.h"
@@ -11,8 +10,6 @@
 
 namespace gyrostat::remedy {
 namespace {
-
-constexpr float kUnread = std::numeric_limits<float>::quiet_NaN();
 
 bool IsSame(float a, float b) { return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b); }
 
@@ -31,7 +28,6 @@ float Register::At(model::Boundary at) const {
 
 RegisterFile::RegisterFile(std::vector<RegisterBounds> bounds) : bounds_(std::move(bounds)) {
   bounds_.resize(std::min<size_t>(bounds_.size(), kRegistersMax));
-  observed_.assign(bounds_.size(), kUnread);
   registers_.resize(bounds_.size());
   Reset();
 }
@@ -66,10 +62,13 @@ void RegisterFile::Set(uint32_t id, float value, uint32_t ramp, model::Boundary 
 }
 
 void RegisterFile::Observe(uint32_t id, float value) {
-  if (id >= observed_.size() || IsSame(observed_[id], value)) return;
-  observed_hash_ -= ObservedHash(id);
-  observed_[id] = value;
-  observed_hash_ += ObservedHash(id);
+  if (id >= registers_.size()) return;
+  const auto at = std::lower_bound(observed_.begin(), observed_.end(), id,
+                                   [](const Observed& each, uint32_t wanted) { return each.id < wanted; });
+  if (at != observed_.end() && at->id == id)
+    at->value = value;
+  else
+    observed_.insert(at, {id, value});
 }
 
 void RegisterFile::Reset() {
@@ -83,7 +82,8 @@ void RegisterFile::Reset() {
 std::vector<model::RegisterReading> RegisterFile::Saved() const {
   std::vector<model::RegisterReading> saved;
   for (uint32_t id = 0; id < registers_.size(); ++id)
-    if (const Register& r = registers_[id]; r.version > 0) saved.push_back({id, r.from, r.to, r.first, r.ramp, r.version});
+    if (const Register& r = registers_[id]; r.version > 0)
+      saved.push_back({id, r.from, r.to, r.first, r.ramp, r.version});
   return saved;
 }
 
@@ -114,9 +114,12 @@ uint64_t RegisterFile::HashOf(uint32_t id) const {
   return base::Mix(h, uint64_t{r.ramp} << 32 | r.version);
 }
 
-uint64_t RegisterFile::ObservedHash(uint32_t id) const {
-  if (IsSame(observed_[id], kUnread)) return 0;
-  return base::Mix(~uint64_t{id}, std::bit_cast<uint32_t>(observed_[id]));
+uint64_t RegisterFile::HashAt(model::Boundary at) const {
+  uint64_t h = set_hash_;
+  for (const Observed& each : observed_)
+    if (!IsSame(each.value, registers_[each.id].At(at)))
+      h += base::Mix(~uint64_t{each.id}, std::bit_cast<uint32_t>(each.value));
+  return h;
 }
 
 uint64_t RegisterFile::BoundsHash() const {

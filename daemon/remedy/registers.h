@@ -3,7 +3,7 @@
 // A set names the version it expects, so that a second delivery finds another one and is void. The client keeps the
 // truth; policy writes orders from what hellos and acks told it.
 //
-// Pure; not thread-safe. No allocation after construction.
+// Pure; not thread-safe. No allocation after construction, but where a register is observed for the first time.
 #pragma once
 
 #include <cstddef>
@@ -43,6 +43,9 @@ enum RegisterId : uint32_t {
   kRegisterBetas = 64 + 1024,
   kRegistersMax = 64 + 2 * 1024,
 };
+
+// What `ramp` boundaries of an order mean for one of its registers: betas scale weights, all at one boundary.
+inline uint32_t RampOf(uint32_t id, uint32_t ramp) { return id >= kRegisterBetas ? 0 : ramp; }
 
 // Versions travel modulo this.
 inline constexpr uint32_t kVersionsSaid = 1u << 24;
@@ -84,8 +87,9 @@ class RegisterFile {
   bool Expects(uint32_t id, uint32_t expected) const;
   void Set(uint32_t id, float value, uint32_t ramp, model::Boundary boundary);
 
-  // What the model shows a register to be (alpha read back); NaN where it was not read. In the digest, since ranks with
-  // different alpha keep equal weights for a while.
+  // What the model shows a register to be (alpha read back). Where that is another value than the register's own it is
+  // in the hash, since ranks with different alpha keep equal weights for a while. A rank without that layer, which can
+  // read nothing, hashes as one that read what it should.
   void Observe(uint32_t id, float value);
 
   // As new: an epoch without a checkpoint.
@@ -96,19 +100,24 @@ class RegisterFile {
   // the one who saved is boundary `now` here.
   bool Restore(std::span<const model::RegisterReading> saved, model::Boundary then, model::Boundary now);
 
-  // Of all registers and of what was observed.
-  uint64_t hash() const { return set_hash_ + observed_hash_; }
+  // Of all registers.
+  uint64_t hash() const { return set_hash_; }
+  // Of all registers, and of what was observed of them at boundary `at`.
+  uint64_t HashAt(model::Boundary at) const;
   // Of bounds alone.
   uint64_t BoundsHash() const;
 
  private:
   uint64_t HashOf(uint32_t id) const;
-  uint64_t ObservedHash(uint32_t id) const;
 
+  struct Observed {
+    uint32_t id = 0;
+    float value = 0;
+  };
   std::vector<RegisterBounds> bounds_;
-  std::vector<float> observed_;
+  std::vector<Observed> observed_;  // Ids in order.
   std::vector<Register> registers_;
-  uint64_t set_hash_ = 0, observed_hash_ = 0;  // Sums, so that one change costs one term.
+  uint64_t set_hash_ = 0;  // A sum, so that one change costs one term.
 };
 
 }  // namespace gyrostat::remedy

@@ -1,8 +1,11 @@
 #include "remedy/warmup.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdio>
+
+#include "base/mix.h"
 
 namespace gyrostat::remedy {
 namespace {
@@ -121,10 +124,24 @@ Ray Ray::Shifted(int64_t shift) const {
 }
 
 double Fall::Factor(Boundary at) const {
-  if (at <= boundary || at - boundary >= length) return 1;  // Where it ends the ray has begun.
-  const double part = static_cast<double>(at - boundary) / static_cast<double>(length);
+  if (at < boundary || HasEnded(at)) return 1;  // Where it ends the ray has begun.
+  const double part = static_cast<double>(at - boundary + past) / static_cast<double>(length);
   const double lost = (1 - floor) * part;
   return 1 - lost;
+}
+
+bool Fall::HasEnded(Boundary at) const { return at >= boundary && at - boundary + past >= length; }
+
+Fall Fall::Shifted(int64_t shift) const {
+  Fall moved = *this;
+  const auto back = shift < 0 ? static_cast<uint64_t>(-shift) : 0;
+  if (back <= boundary) {
+    moved.boundary += static_cast<uint64_t>(shift);
+    return moved;
+  }
+  moved.boundary = 0;
+  moved.past = static_cast<uint32_t>(std::min<uint64_t>(length, past + (back - boundary)));
+  return moved;
 }
 
 std::string CheckExtension(const WarmupExtension& extension, double peak, uint64_t warmup) {
@@ -186,7 +203,7 @@ bool LrEnvelope::Scale(double scale, Boundary until, uint64_t expected) {
 bool LrEnvelope::Advance(double base, Boundary at) {
   const size_t before = rays_.size() + falls_.size();
   std::erase_if(rays_, [&](const Ray& ray) { return HasEnded(ray, base, at); });
-  std::erase_if(falls_, [&](const Fall& fall) { return at >= fall.boundary && at - fall.boundary >= fall.length; });
+  std::erase_if(falls_, [&](const Fall& fall) { return fall.HasEnded(at); });
   bool ended = rays_.size() + falls_.size() < before;
   if (scale_until_ != 0 && at >= scale_until_) {
     scale_ = 1;
@@ -194,6 +211,28 @@ bool LrEnvelope::Advance(double base, Boundary at) {
     ended = true;
   }
   return ended;
+}
+
+void LrEnvelope::Shift(int64_t shift) {
+  for (Ray& ray : rays_) ray = ray.Shifted(shift);
+  for (Fall& fall : falls_) fall = fall.Shifted(shift);
+  if (scale_until_ == 0) return;
+  const int64_t until = static_cast<int64_t>(scale_until_) + shift;
+  scale_until_ = until > 0 ? static_cast<uint64_t>(until) : 0;
+  if (until <= 0) scale_ = 1;  // It was over.
+}
+
+uint64_t LrEnvelope::hash() const {
+  uint64_t h = base::Mix(version_, rays_.size() << 8 | falls_.size());
+  for (const Ray& ray : rays_) {
+    h = base::Mix(base::Mix(h, ray.boundary), ray.until);
+    h = base::Mix(base::Mix(h, std::bit_cast<uint64_t>(ray.rate)), std::bit_cast<uint64_t>(ray.slope));
+  }
+  for (const Fall& fall : falls_) {
+    h = base::Mix(base::Mix(h, fall.boundary), uint64_t{fall.length} << 32 | fall.past);
+    h = base::Mix(h, std::bit_cast<uint64_t>(fall.floor));
+  }
+  return base::Mix(base::Mix(h, std::bit_cast<uint64_t>(scale_)), scale_until_);
 }
 
 std::optional<Boundary> LrEnvelope::WarmingUntil() const {
@@ -208,7 +247,7 @@ bool LrEnvelope::IsSound() const {
         ray.until <= ray.boundary)
       return false;
   for (const Fall& fall : falls_)
-    if (!InUnit(fall.floor)) return false;
+    if (!InUnit(fall.floor) || fall.past > fall.length) return false;
   return rays_.size() <= kRaysMax && falls_.size() <= kRaysMax && InUnit(scale_);
 }
 

@@ -42,11 +42,15 @@ struct Fall {
   model::Boundary boundary = 0;
   uint32_t length = 0;  // 0: the ray after it drops at once.
   double floor = 1;     // (0, 1].
+  uint32_t past = 0;    // Boundaries of it that had passed before this attempt's first; then `boundary` is 0.
 
   double Factor(model::Boundary at) const;
+  bool HasEnded(model::Boundary at) const;
+  // The same fall in an attempt whose boundaries count `shift` more (less, where negative).
+  Fall Shifted(int64_t shift) const;
   bool operator==(const Fall&) const = default;
   template <class Archive>
-  void Fields(Archive& a) { a(boundary, length, floor); }
+  void Fields(Archive& a) { a(boundary, length, floor, past); }
 };
 
 struct WarmupExtension {
@@ -82,6 +86,11 @@ class LrEnvelope {
 
   // lr_scale at that boundary. (0, 1].
   double ScaleAt(model::Boundary at) const;
+
+  // All of it in an attempt whose boundaries count `shift` more: after a restart from a checkpoint.
+  void Shift(int64_t shift);
+  // Of all that is in force; equal states hash equally on every machine.
+  uint64_t hash() const;
 
   // The latest W' in force, as a boundary; nothing without a ray.
   std::optional<model::Boundary> WarmingUntil() const;

@@ -22,7 +22,8 @@ StateView ViewOf(const client::Agreement& rank, float alpha) {
   for (uint32_t layer = 0; layer < rank.ledger().layers(); ++layer)
     for (uint32_t head = 0; head < rank.ledger().heads(); ++head)
       view.ledger.push_back(rank.ledger().At(layer, head));
-  for (uint32_t id = 0; id < rank.registers().size(); ++id) view.registers.push_back(rank.registers().at(id));
+  for (const model::RegisterReading& each : rank.registers().file().Saved())
+    view.registers[each.id] = {each.from, each.to, each.first, each.ramp, each.version};
   return view;
 }
 
@@ -71,11 +72,6 @@ void Checker::OnNewEpoch(uint32_t rank, model::Boundary after, const StateView& 
 void Checker::OnOrder(const model::Order& order, bool approved) {
   orders_[order.id] = {order.expires_boundary, order.epoch, order.attempt, approved,
                        order.where == model::ClipWhere::kLocal};
-  tags_[client::OrderTag::Of(order.id)] = order.id;
-}
-
-void Checker::OnRegisterOrder(const client::RegisterOrder& order) {
-  orders_[order.id] = {order.expires_boundary, order.epoch, attempt_, true, false};
   tags_[client::OrderTag::Of(order.id)] = order.id;
 }
 
@@ -135,7 +131,8 @@ void Checker::Complete(model::Boundary b) {
         if (effect.sets_registers)
           for (const client::ProposalEntry& e : of.proposal->entries) {
             remedy::Register& reg = truth_[r].registers[e.what];
-            reg = {reg.At(b), e.value, static_cast<int64_t>(b), of.proposal->ramp, reg.version + 1};
+            const float from = reg.version == 0 ? 1 : reg.At(b);
+            reg = {from, e.value, static_cast<int64_t>(b), of.proposal->ramp, reg.version + 1};
           }
       }
     }
@@ -235,7 +232,7 @@ void Checker::AddLocal(const Round& of, const StateView& state, Effect* effect) 
   for (size_t h = 0; h < with.size(); ++h) effect->ledger[h] = std::max(effect->ledger[h], with[h]);
 }
 
-void Checker::DecideRegisters(model::Boundary, const Proposal& p, const StateView& state, Effect* effect) {
+void Checker::DecideRegisters(model::Boundary b, const Proposal& p, const StateView& state, Effect* effect) {
   if (p.intervention == model::InterventionKind::kQkClip) {
     const bool grouped = plan_->kv_heads != plan_->heads;
     const bool right = (p.tau == 0 || static_cast<double>(p.tau) >= settings_->tau_min) && p.split == 0.5f &&
@@ -247,10 +244,13 @@ void Checker::DecideRegisters(model::Boundary, const Proposal& p, const StateVie
   } else {
     bool right = p.intervention == model::InterventionKind::kDeepnormAlpha && !p.entries.empty() && p.ramp <= 200;
     bool current = true;
-    right &= p.entries.size() == 1;  // There is one register; named twice is wrong.
-    for (const client::ProposalEntry& e : p.entries) {
-      right &= e.what < state.registers.size() && e.value >= 0.25f && e.value <= 8;
-      current &= right && state.registers[e.what].version == e.stamp;
+    for (size_t i = 0; i < p.entries.size(); ++i) {
+      const client::ProposalEntry& e = p.entries[i];
+      const auto set = state.registers.find(e.what);
+      const float now = set == state.registers.end() ? 1 : set->second.At(b);
+      right &= e.what >= 64 && e.what < 64 + plan_->layers && (i == 0 || e.what > p.entries[i - 1].what);
+      right &= e.value > 0 && e.value <= 5 * now && now <= 5 * e.value;
+      current &= e.stamp == (set == state.registers.end() ? 0 : set->second.version);
     }
     if (!right) ++tally.refused;
     effect->sets_registers = right && current;

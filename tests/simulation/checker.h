@@ -25,7 +25,7 @@ struct StateView {
   std::vector<remedy::Ticks> ledger = {};
   double local_tau = 0;
   uint32_t local_version = 0;
-  std::vector<remedy::Register> registers = {};
+  std::map<uint32_t, remedy::Register> registers = {};  // Those that were ever set.
   float alpha = 1;  // As the model really has it.
   bool unsure = false;
   bool operator==(const StateView&) const = default;
@@ -70,7 +70,6 @@ class Checker {
   void OnSaved(model::Boundary b, const model::LedgerDelta& ledger);
   // Every order that the leader was given, with the boundary after which it must not be applied.
   void OnOrder(const model::Order& order, bool approved);
-  void OnRegisterOrder(const client::RegisterOrder& order);
   void OnAck(const model::Ack& ack);
   void EndAttempt(bool clean);
 

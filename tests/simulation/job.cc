@@ -27,14 +27,14 @@ client::Settings SettingsOf(const Plan& plan) {
   settings.model = testing::ClipModel(plan.layers, plan.heads);
   settings.model.kv_heads = plan.kv_heads;
   if (plan.kv_heads != plan.heads) settings.model.attention = model::Attention::kGqa;
+  settings.model.norm_placement = model::NormPlacement::kPost;
   settings.attn_logit = {.kind = model::LogitKind::kExact, .scaled = true, .masked = true};
   return settings;
 }
 
 client::AgreementTerms TermsOf(const Plan& plan) {
   return {.layout = {.entries = plan.entries, .statistics = plan.head_count()},
-          .lag = 1,
-          .registers = {{.min = 0.25f, .max = 8, .ramp_max = 200, .initial = 1}}};
+          .lag = 1};
 }
 
 }  // namespace
@@ -206,7 +206,7 @@ void Job::GoOn(uint32_t r, bool skip) {
   }
   if (acts) Act(r, action);
   if (r == 0) leader_->Tell();
-  if (b > rank.alpha_touched_until) rank.alpha = me.registers().at(0).At(b);
+  if (b > rank.alpha_touched_until) rank.alpha = me.registers().file().at(remedy::kRegisterAlphas).At(b);
   if (!Blocked()) Fill(r);
 }
 
@@ -274,7 +274,7 @@ void Job::Fill(uint32_t r) {
   const model::Boundary b = rank.boundary;
   const bool usable = !dice_.Chance(plan_.bad_input);
   const bool ready = b > rank.not_ready_until;
-  rank.agreement->Observe(0, rank.alpha);
+  rank.agreement->Observe(remedy::kRegisterAlphas, rank.alpha);
   const client::Proposal* proposal = Propose(r);
   std::vector<float> lanes(terms_.layout.size());
   if (!rank.agreement->Fill(b, {.maxima = rank.maxima, .maxima_usable = usable, .ready = ready, .proposal = proposal},

@@ -34,16 +34,18 @@ void Job::Misbehave(uint32_t r) {
 
 void Job::ThrowRegisterOrder() {
   client::Agreement& rank = *ranks_[0].agreement;
-  const remedy::Register& alpha = rank.registers().at(0);
-  client::RegisterOrder order;
+  const remedy::Register& alpha = rank.registers().file().at(remedy::kRegisterAlphas);
+  model::Order order;
   for (size_t i = 0; i < order.id.bytes.size(); ++i) order.id.bytes[i] = static_cast<uint8_t>(dice_.Next());
+  order.run = settings_.run;
+  order.attempt = rank.attempt();
   order.epoch = rank.epoch();
   order.kind = model::InterventionKind::kDeepnormAlpha;
   order.expires_boundary = ranks_[0].boundary + dice_.Between(1, 6);
   order.ramp = static_cast<uint32_t>(dice_.Between(0, 20));
   const auto value = static_cast<float>(0.2 + 4 * dice_.Real());  // Now and then below the bound.
-  order.sets = {{0, value, alpha.version + (dice_.Chance(0.2) ? 1 : 0)}};
-  checker_.OnRegisterOrder(order);
+  order.sets = {{remedy::kRegisterAlphas, value, alpha.version + (dice_.Chance(0.2) ? 1 : 0)}};
+  checker_.OnOrder(order, true);
   leader_->desk.Take(order);
   if (dice_.Chance(0.3)) leader_->desk.Take(order);
   Trace("a person orders alpha %.3f", static_cast<double>(value));
@@ -73,7 +75,7 @@ void Job::NewEpoch(const client::RestoredState* restored) {
   const model::Boundary b = ranks_[0].boundary;
   for (uint32_t r = 0; r < plan_.ranks(); ++r) {
     client::Agreement& rank = *ranks_[r].agreement;
-    StateView view{.epoch = rank.epoch() + 1, .ledger = {}, .registers = {remedy::Register{}}};
+    StateView view{.epoch = rank.epoch() + 1, .ledger = {}};
     view.ledger.assign(plan_.head_count(), 0);
     if (restored != nullptr) {
       for (size_t i = 0; i < restored->ledger.size(); ++i)
@@ -109,7 +111,7 @@ void Job::Repair() {
   Trace("repair");
   const client::Agreement& from = *sources[0]->agreement;
   const auto state = Restored(client::SaveState(from.attempt(), from.epoch(), sources[0]->boundary, from.ledger(),
-                                                from.Outcomes(), from.registers().Saved()));
+                                                from.Outcomes(), from.registers()));
   for (uint32_t r = 0; r < plan_.ranks(); ++r) ranks_[r].model->CopyFrom(*sources[r % plan_.shards]->model);
   NewEpoch(state.get());
   checker_.OnRepaired();
@@ -121,7 +123,7 @@ void Job::Save() {
   const Rank& rank = ranks_[dice_.Between(0, plan_.ranks() - 1)];
   const client::Agreement& from = *rank.agreement;
   checkpoint_.state = client::SaveState(from.attempt(), from.epoch(), rank.boundary, from.ledger(), from.Outcomes(),
-                                        from.registers().Saved());
+                                        from.registers());
   for (uint32_t s = 0; s < plan_.shards; ++s) checkpoint_.shards[s].CopyFrom(*ranks_[s].model);
   checkpoint_.step = step_base_ + static_cast<model::Step>(rank.boundary);
   checker_.OnSaved(rank.boundary, Restored(checkpoint_.state)->ledger);

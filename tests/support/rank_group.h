@@ -27,7 +27,6 @@ class RankGroup {
     settings.world_size = ranks;
     settings.agreement_lag = terms.lag;
     terms.layout.statistics = kGroupLayers * kGroupHeads;
-    if (terms.registers.empty()) terms.registers = {{.min = 0.01f, .max = 1}};
     terms_ = terms;
     attempt.bytes.fill(7);
     maxima.assign(terms.layout.statistics, 10);

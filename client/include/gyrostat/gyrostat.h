@@ -174,7 +174,7 @@ typedef struct gyro_head_factor {
 #define GYRO_REGISTER_FALL_LENGTH 20   /* Of a notch: falls to the floor until the ray begins. */
 #define GYRO_REGISTER_FALL_FLOOR 21
 #define GYRO_REGISTER_ALPHA 64         /* deepnorm_alpha: + layer. Ramped: gyro_register_value at each boundary. */
-#define GYRO_REGISTER_BETA 1088        /* + layer: a factor on the branches' weights; never rises. */
+#define GYRO_REGISTER_BETA 1088        /* + layer: a factor on the branches' weights, times value / from at once. */
 
 typedef struct gyro_register {
   uint32_t id;
@@ -282,11 +282,13 @@ GYRO_API gyro_status gyro_ack(gyro_client *client, const uint8_t *id, gyro_outco
  * `*rate` is `base`. Call once per step, before gyro_step_begin: envelopes end by what it was told. */
 GYRO_API gyro_status gyro_learning_rate(gyro_client *client, double base, double *rate);
 
-/* What a register says from this boundary on; ramps move at each. GYRO_INVALID: the job has no such register. */
+/* What a register says from this boundary on; ramps move at each. Before any order: alpha is the declared one (else 1),
+ * beta, lr_scale and the floor 1, all others 0. GYRO_INVALID: the job has no such register. */
 GYRO_API gyro_status gyro_register_value(gyro_client *client, uint32_t id, float *value);
 
 /* What the model shows a register to be, read back from it (alpha): ranks that differ hold. Between step_end and the
- * last gyro_poll of a boundary. */
+ * last gyro_poll of a boundary, after the model was given what gyro_register_value says there. What is read must be
+ * that float32, bit for bit; a rank without the layer observes nothing and agrees with who does. */
 GYRO_API gyro_status gyro_observe(gyro_client *client, uint32_t id, float value);
 
 /* The trainer's kill switch: while `reason` is not NULL nothing is applied (of several ranks: on any of them, from the

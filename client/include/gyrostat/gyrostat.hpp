@@ -104,6 +104,23 @@ class Client {
     return applied;
   }
 
+  // The rate for the optimizer step to come, given what the schedule says; `base` where there is no order or client.
+  double LearningRate(double base) {
+    double rate = base;
+    gyro_learning_rate(client_, base, &rate);
+    return rate;
+  }
+  // What a register says from this boundary on, or `otherwise` where there is no such register or client.
+  float RegisterValue(std::uint32_t id, float otherwise) {
+    float value = otherwise;
+    return gyro_register_value(client_, id, &value) == GYRO_OK ? value : otherwise;
+  }
+  // What the model shows a register to be.
+  gyro_status Observe(std::uint32_t id, float value) { return gyro_observe(client_, id, value); }
+  // The trainer's kill switch, with a reason; and its end.
+  gyro_status Hold(const char* reason) { return gyro_hold(client_, reason); }
+  gyro_status Release() { return gyro_hold(client_, nullptr); }
+
   // The weights got another history: a new epoch.
   gyro_status Reset() { return gyro_reset(client_); }
 

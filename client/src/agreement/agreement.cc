@@ -32,7 +32,7 @@ Agreement::Agreement(const Settings* settings, AgreementTerms terms, const model
     : settings_(settings),
       terms_(std::move(terms)),
       ledger_(settings->model.layers, settings->model.heads),
-      registers_(terms_.registers),
+      registers_(&settings->model),
       measured_(MeasuredHeads(*settings)),
       attempt_(attempt),
       terms_hash_(base::Mix(TermsHash(*settings), registers_.BoundsHash())),
@@ -69,7 +69,10 @@ Agreement::Issued* Agreement::BeginBoundary(model::Boundary b) {
   action_.verdict = Verdict::kNone;
   action_.tag = {};
   action_.reason.clear();
-  action_.local = action_.sets_registers = false;
+  action_.local = false;
+  action_.kind = model::InterventionKind::kQkClip;
+  action_.sets.clear();
+  action_.ramp = 0;
   action_.plan.q.clear();
   action_.plan.k.clear();
   action_.plan.charged = {};
@@ -102,6 +105,7 @@ const Action& Agreement::Decide(model::Boundary b, std::span<const float> lanes)
   Confirm(*issued, equal);
   if (round_.malformed || round_.proposal.kind != ProposalKind::kNone) {
     action_.tag = round_.proposal.tag;
+    action_.kind = round_.proposal.intervention;
     action_.put_in = issued->boundary;
   }
   std::string obstacle = Obstacle(equal);
@@ -182,7 +186,9 @@ void Agreement::JudgeClip() {
   }
   action_.tau = static_cast<double>(proposal.tau);
   remedy::PlanClip(shape_, entries_, ledger_, &action_.plan);
-  Conclude(action_.plan.charged.size() > 0 ? Verdict::kApply : Verdict::kVoid, {});
+  if (action_.plan.charged.size() == 0)
+    return Conclude(Verdict::kVoid, "every head already stands at or beyond its target");
+  Conclude(Verdict::kApply, {});
 }
 
 std::string Agreement::CheckClip(const remedy::ClipShape& shape) {
@@ -236,9 +242,9 @@ void Agreement::JudgeLocalRegister() {
     return Conclude(Verdict::kRefused, std::move(why));
   if (proposal.entries.size() != 1 || proposal.entries[0].what != 0 || proposal.entries[0].value != proposal.tau)
     return Conclude(Verdict::kRefused, "the order in R cannot be read");
-  if (proposal.entries[0].stamp != local_version_ % kLaneIntegerMax) return Conclude(Verdict::kVoid, {});
+  if (proposal.entries[0].stamp != local_version_ % kLaneIntegerMax)
+    return Conclude(Verdict::kVoid, "local clipping was set by another order first");
   sets_local_ = true;
-  action_.sets_registers = true;
   Conclude(Verdict::kApply, {});
 }
 
@@ -247,21 +253,13 @@ void Agreement::JudgeRegisters() {
   if (!Allows(*settings_, proposal.intervention))
     return Conclude(Verdict::kRefused,
                     std::string(model::Token(proposal.intervention)) + " is not on the job's allow-list");
-  if (proposal.entries.empty() || proposal.entries.size() > remedy::kRegisterSetsMax)
-    return Conclude(Verdict::kRefused, "the order sets " + std::to_string(proposal.entries.size()) +
-                                           " registers, wanted 1 to " + std::to_string(remedy::kRegisterSetsMax));
-  bool current = true;
-  const ProposalEntry* last = nullptr;
-  for (const ProposalEntry& entry : proposal.entries) {
-    const char* why = registers_.Refusal(entry.what, entry.value, proposal.ramp, boundary_);
-    if (why == nullptr && last != nullptr && last->what >= entry.what) why = "out of order or named twice";
-    if (why != nullptr)
-      return Conclude(Verdict::kRefused, "register " + std::to_string(entry.what) + ": " + why);
-    current &= registers_.Expects(entry.what, entry.stamp);
-    last = &entry;
-  }
-  action_.sets_registers = current;
-  Conclude(current ? Verdict::kApply : Verdict::kVoid, {});
+  for (const ProposalEntry& entry : proposal.entries)
+    action_.sets.push_back({entry.what, entry.value, entry.stamp});
+  action_.ramp = proposal.ramp;
+  SetsVerdict judged = registers_.Judge(proposal.intervention, action_.sets, proposal.ramp, boundary_);
+  if (judged.what == SetsVerdict::Do::kApply) return Conclude(Verdict::kApply, {});
+  action_.sets.clear();
+  Conclude(judged.what == SetsVerdict::Do::kVoid ? Verdict::kVoid : Verdict::kRefused, std::move(judged.reason));
 }
 
 void Agreement::PlanLocal(const Issued& issued) {
@@ -300,9 +298,8 @@ void Agreement::Applied() {
               .variant = proposal.variant,
               .split = static_cast<double>(proposal.split)};
     ++local_version_;
-  } else if (action_.sets_registers) {
-    for (const ProposalEntry& entry : proposal.entries)
-      registers_.Set(entry.what, entry.value, proposal.ramp, boundary_);
+  } else if (!action_.sets.empty()) {
+    registers_.Apply(action_.kind, action_.sets, action_.ramp, boundary_);
   }
   const bool order = action_.verdict == Verdict::kApply;
   if (order) Remember(action_.tag, model::AckOutcome::kApplied);
@@ -331,15 +328,19 @@ bool Agreement::Fill(model::Boundary b, const FillInput& in, std::span<float> la
   return fits;
 }
 
-bool Agreement::NewEpoch(const RestoredState* restored) {
+bool Agreement::NewEpoch(const RestoredState* restored, std::string* why) {
   if (restored == nullptr) {
     ledger_.Reset();
     registers_.Reset();
   } else {
-    remedy::RegisterFile registers = registers_;
-    if (!registers.Restore(restored->registers, restored->boundary, boundary_) ||
-        !ledger_.Restore(restored->ledger_version, restored->ledger))
+    JobRegisters registers = registers_;
+    std::string none;
+    if (why == nullptr) why = &none;
+    if (!registers.Restore(restored->registers, restored->envelope, restored->boundary, boundary_, why)) return false;
+    if (!ledger_.Restore(restored->ledger_version, restored->ledger)) {
+      *why = "the state names heads that the model does not have";
       return false;
+    }
     registers_ = std::move(registers);
     outcomes_.clear();
     outcomes_next_ = 0;

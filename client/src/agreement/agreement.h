@@ -20,9 +20,9 @@
 
 #include "client/src/agreement/lanes.h"
 #include "client/src/agreement/measured_ring.h"
-#include "remedy/registers.h"
 #include "client/src/agreement/state_digest.h"
 #include "client/src/clip_state.h"
+#include "client/src/job_registers.h"
 #include "client/src/settings.h"
 #include "client/src/wire_records.h"
 #include "model/intervention.h"
@@ -38,7 +38,6 @@ inline constexpr uint32_t kLagMax = 4;
 struct AgreementTerms {
   LaneLayout layout = {};
   uint32_t lag = 1;  // d.
-  std::vector<remedy::RegisterBounds> registers = {};
 };
 
 enum class Verdict : uint8_t {
@@ -54,15 +53,17 @@ enum class Verdict : uint8_t {
 struct Action {
   Verdict verdict = Verdict::kNone;
   OrderTag tag;                  // Of the order in R; zero: none.
+  model::InterventionKind kind = model::InterventionKind::kQkClip;  // Its kind.
   model::Boundary put_in = 0;    // The boundary whose R held it.
-  std::string reason;            // For kHeld, kForeign, kRefused.
+  std::string reason;            // For kHeld, kForeign, kRefused, kVoid.
   bool local = false;            // Local mode asks for something, with or without an order.
   model::Boundary basis = 0;     // Of local mode: the boundary whose maxima it answers.
   double tau = 0;                // Of a clip.
-  // What the caller does, all or nothing, where acts(). Clips: factors for rows of W_q and W_k. Registers: their new
-  // values are in registers().
+  // What the caller does, all or nothing, where acts(). Clips: factors for rows of W_q and W_k, none where the order
+  // only turns local mode on or off. Other kinds: what registers are to be set to.
   remedy::ClipPlan plan;
-  bool sets_registers = false;
+  std::vector<model::RegisterSet> sets;
+  uint32_t ramp = 0;
   uint64_t version_before = 0, version_after = 0;  // Of the ledger; after: once Applied.
 
   bool acts() const { return verdict == Verdict::kApply || local; }
@@ -100,6 +101,11 @@ class Agreement {
   // Whether an R was issued d boundaries before `b` since the last join, so that it must be waited for.
   bool needs_round(model::Boundary b) const;
 
+  // The rate of the optimizer step of boundary `at`, as JobRegisters::Rate; and that boundary has passed: before its
+  // Decide.
+  double Rate(double base, model::Boundary at) { return registers_.Rate(base, at); }
+  void Passed(model::Boundary at) { registers_.Passed(at); }
+
   // The action was done: ledger and registers move. Until then Fill must not be called.
   void Applied();
   // It went wrong: weights may be partly changed. UNSURE.
@@ -116,10 +122,11 @@ class Agreement {
   // What Decide learnt about earlier actions; call after it.
   const std::vector<Confirmation>& confirmations() const { return confirmations_; }
 
-  // The weights got another history, on all ranks at the same place of their loops. With `restored` the ledger and the
-  // registers of a checkpoint; false, and nothing changed, where it does not fit. Ends UNSURE: whoever calls this has
-  // made the weights equal again, and the next digest shows whether he did. What is in R dies.
-  bool NewEpoch(const RestoredState* restored);
+  // The weights got another history, on all ranks at the same place of their loops. With `restored` the ledger, the
+  // registers and the envelope of a checkpoint; false, with a sentence and nothing changed, where it does not fit. Ends
+  // UNSURE: whoever calls this has made the weights equal again, and the next digest shows whether he did. What is in R
+  // dies.
+  bool NewEpoch(const RestoredState* restored, std::string* why = nullptr);
 
   // From now on this rank says not_ready in every R, and why.
   void HoldForEver(const std::string& why);
@@ -133,7 +140,7 @@ class Agreement {
   const model::AttemptId& attempt() const { return attempt_; }
   uint32_t epoch() const { return epoch_; }
   const remedy::ClipLedger& ledger() const { return ledger_; }
-  const remedy::RegisterFile& registers() const { return registers_; }
+  const JobRegisters& registers() const { return registers_; }
   const LocalRegister& local() const { return local_; }
   uint32_t local_version() const { return local_version_; }
   const MeasuredRing& measured() const { return measured_; }
@@ -161,7 +168,7 @@ class Agreement {
   };
 
   // The questions on which the invariants of protocol.md §10 rest. Tests answer them wrongly, to see that it is caught.
-  virtual uint64_t RegistersHash() const { return registers_.hash(); }
+  virtual uint64_t RegistersHash() const { return registers_.HashAt(boundary_); }
   virtual bool IsThisHistory(const Issued& issued) const { return issued.epoch == epoch_; }
   virtual const MeasuredRing::Slot* Basis(model::Boundary basis, model::Boundary now) const;
   virtual void ForgetEvidence() { measured_.Clear(); }
@@ -174,7 +181,8 @@ class Agreement {
   const Settings* const settings_;
   const AgreementTerms terms_;
   remedy::ClipLedger ledger_;
-  remedy::RegisterFile registers_;
+  JobRegisters registers_;
+  model::Boundary boundary_ = 0;
   MeasuredRing measured_;
   uint64_t forward_version_ = 0;  // Of the ledger before this boundary's action.
 
@@ -202,7 +210,6 @@ class Agreement {
   model::AttemptId attempt_;
   const uint64_t terms_hash_;
   uint32_t epoch_ = 0;
-  model::Boundary boundary_ = 0;
   LedgerHash ledger_hash_;
   LocalRegister local_;
   uint32_t local_version_ = 0;

@@ -21,7 +21,7 @@ namespace gyrostat::client {
 inline constexpr uint32_t kLaneIntegerMax = 1u << 24;
 
 struct LaneLayout {
-  uint32_t entries = 340;   // Room for this many entries of an order: 4 KB. Sets of registers are never cut: they must fit.
+  uint32_t entries = 340;   // Room for this many entries of an order: 4 KB. Sets of registers are never cut.
   uint32_t statistics = 0;  // Maxima of attention logits, layer-major, after the entries.
 
   static constexpr size_t kDigest = 0;     // 4 pieces of 16 bits as x, then the same as -x.

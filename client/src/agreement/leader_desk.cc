@@ -27,7 +27,7 @@ void ForEach(Deque* waiting, const std::vector<model::OrderId>& ids, Visit visit
 }  // namespace
 
 bool LeaderDesk::IsClip(const Waiting& waiting) const {
-  return waiting.sets.empty() && waiting.order.where == model::ClipWhere::kRemote;
+  return waiting.order.kind == model::InterventionKind::kQkClip && waiting.order.where == model::ClipWhere::kRemote;
 }
 
 void LeaderDesk::Take(const model::Order& order) {
@@ -37,16 +37,15 @@ void LeaderDesk::Take(const model::Order& order) {
   waiting.order = order;
 }
 
-void LeaderDesk::Take(const RegisterOrder& order) {
-  if (order.epoch != agreement_->epoch()) return End(order.id, model::AckOutcome::kForeign, kOtherHistory);
-  if (full()) return End(order.id, model::AckOutcome::kRefused, "64 orders wait already for the ranks");
-  Waiting& waiting = waiting_.emplace_back();
-  waiting.order.id = order.id;
-  waiting.order.kind = order.kind;
-  waiting.order.epoch = order.epoch;
-  waiting.order.expires_boundary = order.expires_boundary;
-  waiting.sets = order.sets;
-  waiting.ramp = order.ramp;
+void LeaderDesk::RefuseAll(const std::string& why) {
+  std::vector<model::OrderId> ids;
+  for (const Waiting& waiting : waiting_) {
+    const model::OrderId& id = waiting.order.id;
+    const bool in_r = in_flight_ && std::find(in_flight_->orders.begin(), in_flight_->orders.end(), id) !=
+                                        in_flight_->orders.end();
+    if (!in_r) ids.push_back(id);
+  }
+  for (const model::OrderId& id : ids) End(id, model::AckOutcome::kRefused, why);
 }
 
 bool LeaderDesk::IsLate(const Waiting& waiting, model::Boundary decided_at) const {
@@ -145,9 +144,10 @@ void LeaderDesk::ProposeSets(const Waiting& waiting) {
   proposal_.tag = OrderTag::Of(waiting.order.id);
   proposal_.kind = ProposalKind::kRegisters;
   proposal_.intervention = waiting.order.kind;
-  proposal_.ramp = waiting.ramp;
-  proposal_.entries = waiting.sets;
-  if (waiting.sets.empty()) {  // Local clipping.
+  proposal_.ramp = waiting.order.ramp;
+  for (const model::RegisterSet& set : waiting.order.sets)
+    proposal_.entries.push_back({set.id, set.value, set.expected_version});
+  if (waiting.order.kind == model::InterventionKind::kQkClip) {  // Local clipping.
     proposal_.variant = waiting.order.variant;
     proposal_.split = static_cast<float>(waiting.order.split);
     if (waiting.order.tau > 0) proposal_.tau = LaneTau(waiting.order.tau, agreement_->tau_min());
@@ -176,7 +176,7 @@ void LeaderDesk::Decided(const Action& action, model::Boundary b, model::Step st
       in_flight_.reset();
       return;
     case Verdict::kVoid:
-      Strike(model::AckOutcome::kVoid, "every head already stands at or beyond its target", &acks);
+      Strike(model::AckOutcome::kVoid, action.reason, &acks);
       return;
     case Verdict::kForeign:
     case Verdict::kRefused:
@@ -208,19 +208,23 @@ void LeaderDesk::Strike(model::AckOutcome outcome, const std::string& reason, st
 void LeaderDesk::Applied(const Action& action) {
   Unconfirmed& unconfirmed = unconfirmed_.emplace_back();
   unconfirmed.applied_at = boundary_;
-  if (action.verdict == Verdict::kApply && in_flight_) {
+  const bool ordered = action.verdict == Verdict::kApply && in_flight_;
+  const bool clips = action.kind == model::InterventionKind::kQkClip;
+  if (ordered) {
     // One order of a fold tells what all of it charged.
     const model::OrderId carrier = in_flight_->orders.front();
-    model::Ack ack = AckOf(carrier, model::AckOutcome::kApplied, {});
+    model::Ack ack = AckOf(carrier, model::AckOutcome::kApplied, AppliedWord(action.kind));
     ack.ledger_version_before = action.version_before;
-    ack.applied = action.plan.charged;
+    if (clips) ack.applied = action.plan.charged;
+    if (!clips) ack.ledger_version_after = action.version_before;
     unconfirmed.acks.push_back(std::move(ack));
     ForEach(&waiting_, {carrier}, [this](Waiting& waiting) {
       waiting.told = true;
       if (waiting.order.where == model::ClipWhere::kLocal) local_id_ = waiting.order.id;
     });
     Strike(model::AckOutcome::kApplied, {}, &unconfirmed.acks);
-  } else if (action.local) {
+  }
+  if (action.local && !(ordered && clips)) {
     unconfirmed.local = model::LocalClips{.boundary = boundary_,
                                           .ledger_version_before = action.version_before,
                                           .ledger_version_after = action.version_after,

@@ -2,7 +2,8 @@
 //
 // Orders that the sender let through (clip_mirror.h) wait here until one R has room: at most one proposal per R, clips
 // of one tau, variant and split fold into one by max, and what does not fit follows at the next boundary. An order
-// whose R could come too late for it is answered as expired; from R on, R alone decides. `applied` is said only when
+// whose R could come too late for it is answered as expired; from R on, R alone decides. Orders of other kinds than
+// qk_clip take an R each, whole or not at all. `applied` is said only when
 // the next R has shown that all ranks stand at the same new state.
 //
 // Training thread only. Allocates while orders wait.
@@ -22,16 +23,6 @@
 
 namespace gyrostat::client {
 
-// An order that sets registers: what kinds other than qk_clip become.
-struct RegisterOrder {
-  model::OrderId id = {};
-  uint32_t epoch = 0;
-  model::InterventionKind kind = model::InterventionKind::kLrScale;
-  model::Boundary expires_boundary = 0;
-  uint32_t ramp = 0;
-  std::vector<ProposalEntry> sets = {};  // In order of registers.
-};
-
 class LeaderDesk {
  public:
   static constexpr size_t kWaitingMax = 64;
@@ -42,7 +33,8 @@ class LeaderDesk {
   bool full() const { return waiting_.size() >= kWaitingMax; }
   // An order that may be applied as far as the leader knows.
   void Take(const model::Order& order);
-  void Take(const RegisterOrder& order);
+  // The leader's own kill switch is thrown: what waits is answered; what is in R is R's.
+  void RefuseAll(const std::string& why);
 
   // What to put into R_b; null: nothing. Lives until the next call.
   const Proposal* Propose(model::Boundary b, model::Step step);
@@ -69,12 +61,10 @@ class LeaderDesk {
     remedy::Ticks excess = 0, target = 0;
   };
   struct Waiting {
-    model::Order order;                     // Clips and local orders; of others only id, kind and expiry.
-    std::map<uint32_t, Entry> left;         // By head, not yet decided.
-    std::vector<ProposalEntry> sets;        // Of registers.
-    uint32_t ramp = 0;
-    bool resolved = false;                  // `left` holds excesses computed here.
-    bool told = false;                      // Something of it was applied and will be told.
+    model::Order order;
+    std::map<uint32_t, Entry> left;  // Of a clip, by head: not yet decided.
+    bool resolved = false;           // `left` holds excesses computed here.
+    bool told = false;               // Something of it was applied and will be told.
   };
   struct InFlight {
     model::Boundary boundary = 0;

@@ -1,5 +1,6 @@
 // The 64-bit digest by which ranks see whether their states are equal (protocol.md §3): protocol version, attempt,
-// epoch, clip ledger with its version, registers as set and as read back, clip mode, allow-list, bounds.
+// epoch, clip ledger with its version, registers as set and as read back, the learning rate's envelope, clip mode,
+// allow-list, bounds.
 //
 // Pure; not thread-safe. The ledger's part is a sum with one term per head, so that a boundary that clips three heads
 // of 16,384 costs three terms.
@@ -13,6 +14,7 @@
 #include "model/ids.h"
 #include "model/report.h"
 #include "remedy/clip_ledger.h"
+#include "remedy/registers.h"
 
 namespace gyrostat::client {
 
@@ -45,8 +47,10 @@ struct DigestParts {
 };
 uint64_t DigestOf(const DigestParts& parts);
 
-// Of a job with one rank, which has no registers.
+// Of a job with one rank, by what training thread and sender both know: registers as set. (The envelope follows from
+// them and from rates that the sender is never told.)
 uint64_t StateDigest(const Settings& settings, const model::AttemptId& attempt, uint32_t epoch,
-                     const remedy::ClipLedger& ledger, const LocalRegister& local);
+                     const remedy::ClipLedger& ledger, const remedy::RegisterFile& registers,
+                     const LocalRegister& local);
 
 }  // namespace gyrostat::client

@@ -135,7 +135,7 @@ void Train(Board* board, int rank, const Behaviour& behaviour) {
   gyro_shard shards[] = {{0, 0, 0, 4}, {0, 1, 0, 4}, {1, 0, 0, 4}, {1, 1, 0, 4}};
   if (behaviour.leaves_a_hole && rank == 3) shards[2].row_end = 3;
   const gyro_collective collective = {sizeof(collective), &port, &Port::Begin, &Port::Wait,
-                                      static_cast<uint32_t>(rank), shards, 4};
+                                      static_cast<uint32_t>(rank), shards, 4, nullptr, nullptr};
   const gyro_options options = OptionsOf(rank, &collective);
   std::unique_ptr<RightDaemon> daemon;
   if (rank == 0) daemon = std::make_unique<RightDaemon>();

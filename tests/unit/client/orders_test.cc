@@ -148,9 +148,10 @@ INSTANTIATE_TEST_SUITE_P(
               },
               AckOutcome::kRefused, "tau is 9, below this job's tau_min of 10"},
         Wrong{"AnotherKind", [](TrainerDouble*, model::Order* o) { o->kind = model::InterventionKind::kLrScale; },
-              AckOutcome::kRefused, "lr_scale cannot be done by this client, wanted qk_clip"},
+              AckOutcome::kRefused, "lr_scale is not on the job's allow-list, which has qk_clip"},
         Wrong{"AnUnknownKind", [](TrainerDouble*, model::Order* o) { o->kind = model::InterventionKind{255}; },
-              AckOutcome::kRefused, "an order of a kind unknown here cannot be done by this client, wanted qk_clip"},
+              AckOutcome::kRefused,
+              "an order of a kind unknown here is not on the job's allow-list, which has qk_clip"},
         Wrong{"HeadOutOfRange", [](TrainerDouble*, model::Order* o) { o->entries[0].head = 4; }, AckOutcome::kRefused,
               "head L0 H4 is foreign, wanted layers below 2 and heads below 4"}),
     [](const ::testing::TestParamInfo<Wrong>& each) { return each.param.name; });

@@ -88,7 +88,7 @@ int Nothing(void*, float*, size_t) { return 0; }
 
 TEST_F(SettingsTest, RanksAgreeWhereSomethingIsAllowedAndACollectiveGiven) {
   const gyro_shard shards[] = {{0, 0, 0, 4}, {1, 1, 2, 4}};
-  gyro_collective collective = {sizeof(collective), nullptr, &Nothing, &Nothing, 3, shards, 2};
+  gyro_collective collective = {sizeof(collective), nullptr, &Nothing, &Nothing, 3, shards, 2, nullptr, nullptr};
   options_.model.layers = 2;
   options_.world_size = 8;
   options_.collective = &collective;
@@ -107,12 +107,12 @@ TEST_F(SettingsTest, RanksAgreeWhereSomethingIsAllowedAndACollectiveGiven) {
 }
 
 TEST_F(SettingsTest, ACollectiveThatCannotBeCalledIsRefused) {
-  gyro_collective collective = {sizeof(collective), nullptr, &Nothing, nullptr, 0, nullptr, 0};
+  gyro_collective collective = {sizeof(collective), nullptr, &Nothing, nullptr, 0, nullptr, 0, nullptr, nullptr};
   options_.collective = &collective;
   EXPECT_EQ(Read(), GYRO_INVALID);
   EXPECT_EQ(error_, "collective is one that is incomplete, wanted struct_size, max_begin and max_wait set");
   const gyro_shard outside = {7, 0, 0, 4};
-  collective = {sizeof(collective), nullptr, &Nothing, &Nothing, 0, &outside, 1};
+  collective = {sizeof(collective), nullptr, &Nothing, &Nothing, 0, &outside, 1, nullptr, nullptr};
   EXPECT_EQ(Read(), GYRO_INVALID);
   EXPECT_EQ(error_, "collective.shards is one of layer 7, wanted a layer of the model and rows in order");
   collective.shards = nullptr;

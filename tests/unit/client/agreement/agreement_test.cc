@@ -138,7 +138,7 @@ TEST(Agreement, RefusesWhatIsNotRight) {
     group.settings.tau_min = 20;
     group.rank.clear();
     for (int i = 0; i < 2; ++i) {
-      AgreementTerms terms{.layout = {.statistics = 8}, .registers = {{.min = 0.01f, .max = 1}}};
+      AgreementTerms terms{.layout = {.statistics = 8}};
       group.rank.push_back(std::make_unique<Agreement>(&group.settings, terms, group.attempt));
     }
     group.desk = std::make_unique<LeaderDesk>(group.rank[0].get());
@@ -201,19 +201,20 @@ TEST(Agreement, ARegisterIsSetOnceAndFoundChangedAfter) {
   p.tag = {{4, 5, 6}};
   p.kind = ProposalKind::kRegisters;
   p.intervention = model::InterventionKind::kLrScale;
-  p.entries = {{0, 0.25f, 0}};
+  p.entries = {{0, 0.25f, 0}, {1, 90, 0}};
   EXPECT_EQ(DecidedOn(&group, p).verdict, Verdict::kApply);
-  EXPECT_EQ(group.rank[2]->registers().at(0).to, 0.25f);
+  EXPECT_EQ(group.rank[2]->registers().file().at(0).to, 0.25f);
+  EXPECT_EQ(group.rank[2]->Rate(1, 5), 0.25);
   EXPECT_TRUE(group.IsEqual());
   const Proposal again = p;
   group.next = &again;
   group.Step();
   EXPECT_EQ(group.Step().verdict, Verdict::kVoid);
   Proposal outside = p;
-  outside.entries = {{0, 1.5f, 1}};
+  outside.entries = {{0, 1.5f, 1}, {1, 0, 1}};
   group.next = &outside;
   group.Step();
-  EXPECT_EQ(group.Step().reason, "register 0: a value outside the register's bounds");
+  EXPECT_EQ(group.Step().reason, "lr_scale is 1.5, wanted 0.00999999978 to 1");
 }
 
 TEST(Agreement, LocalModeClipsFromTheLastRoundEverywhere) {
@@ -315,7 +316,7 @@ TEST(Agreement, AStateThatIsLoadedIsEqualEverywhere) {
   EXPECT_EQ(group.rank[0]->epoch(), 1u);
   group.Steps(3);
   EXPECT_EQ(group.rank[0]->trouble(), "");
-  state.registers = {{.id = 9, .value = {}}};
+  state.registers = {{.id = 9}};
   const uint64_t before = group.rank[0]->digest();
   EXPECT_FALSE(group.rank[0]->NewEpoch(&state));
   EXPECT_EQ(group.rank[0]->digest(), before);

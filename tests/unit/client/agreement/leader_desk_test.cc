@@ -201,17 +201,37 @@ TEST_F(Desk, TauIsNeverRoundedBelowTheJobsOwn) {
 }
 
 TEST_F(Desk, ARegisterOrderThatExpectsAnotherVersionIsVoid) {
-  RegisterOrder order{.expires_boundary = 30, .sets = {{0, 0.5f, 0}}};
+  model::Order order = group_.OrderFor(2, 0, {});
+  order.kind = model::InterventionKind::kLrScale;
+  order.sets = {{0, 0.5f, 0}, {1, 0, 0}};
+  order.expires_boundary = 30;
   order.id.bytes.fill(60);
   group_.desk->Take(order);
   order.id.bytes.fill(61);
   group_.desk->Take(order);
   group_.Steps(6);
-  EXPECT_EQ(group_.rank[1]->registers().at(0).to, 0.5f);
-  EXPECT_EQ(group_.rank[1]->registers().at(0).version, 1u);
+  EXPECT_EQ(group_.rank[1]->registers().file().at(0).to, 0.5f);
+  EXPECT_EQ(group_.rank[1]->registers().file().at(0).version, 1u);
   ASSERT_EQ(acks().size(), 2u);
   EXPECT_EQ(acks()[0].outcome, AckOutcome::kVoid);
+  EXPECT_EQ(acks()[0].reason, "lr_scale was set 1 times, the order expects 0");
   EXPECT_EQ(acks()[1].outcome, AckOutcome::kApplied);
+  EXPECT_EQ(acks()[1].reason, "weight decay that is coupled to the rate shrinks with it");
+}
+
+TEST_F(Desk, TheLeadersKillSwitchAnswersWhatWaits) {
+  group_.desk->Take(group_.OrderFor(2, 30, {1}));
+  group_.desk->RefuseAll("a person stopped it");
+  ASSERT_EQ(acks().size(), 1u);
+  EXPECT_EQ(acks()[0].outcome, AckOutcome::kRefused);
+  EXPECT_EQ(acks()[0].reason, "a person stopped it");
+  acks().clear();
+  group_.desk->Take(group_.OrderFor(3, 30, {1}));
+  group_.Step();
+  group_.desk->RefuseAll("a person stopped it");  // In R already: R alone decides.
+  EXPECT_TRUE(acks().empty());
+  group_.Steps(3);
+  EXPECT_EQ(acks()[0].outcome, AckOutcome::kApplied);
 }
 
 TEST_F(Desk, NoMoreThan64Wait) {
