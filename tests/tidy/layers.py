@@ -18,6 +18,7 @@ LIBRARIES = {
     "openssl/": ["store"],
     "prometheus/": ["telemetry"],
     "httplib.h": ["web", "daemon/ctl/doctor_facts.cc"],
+    "torch/": ["client/examples/torch_loop.cc"],
     "nlohmann/": ["store", "web", "ctl", "service"],
 }
 # Headers of the system that touch the world: banned from pure rooms.
