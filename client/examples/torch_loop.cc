@@ -1,5 +1,4 @@
-// A small transformer trained with libtorch, and gyrostat in its loop: attention maxima out, QK-Clip orders in, the
-// learning rate through gyro_learning_rate.
+// A small transformer trained with libtorch, and gyrostat in its loop: attention maxima out, QK-Clip orders in.
 //
 //   gyrostat-example-torch [STEPS [TEXT_FILE]]   needs no daemon; with one, set GYROSTAT_ADDRESS=host:port
 //
@@ -97,7 +96,6 @@ void ScaleHead(torch::nn::Linear& projection, const gyro_head_factor& by) {
 
 // Rows of W_q and W_k, and of their biases. The optimizer's moments stay as they are.
 gyro_outcome Apply(Model& model, const gyro_order& order) {
-  if (std::string(order.kind) != "qk_clip") return GYRO_APPLIED;  // Rates: gyro_learning_rate does what they say.
   const torch::NoGradGuard no_grad;
   for (uint32_t i = 0; i < order.q_count; ++i) ScaleHead(model.blocks[order.q[i].layer]->q, order.q[i]);
   for (uint32_t i = 0; i < order.k_count; ++i) ScaleHead(model.blocks[order.k[i].layer]->k, order.k[i]);
@@ -115,7 +113,7 @@ torch::Tensor ReadText(const char* path) {
 gyrostat::Options ClientOptions() {
   gyrostat::Options options;  // Address and run come from the environment.
   options.framework = "libtorch " TORCH_VERSION;
-  options.allow = "qk_clip,warmup_extension,lr_scale";  // Without this line nothing may be changed.
+  options.allow = "qk_clip";  // Without this line nothing may be changed.
   options.logit_kind = GYRO_LOGIT_EXACT;
   options.logit_with_bias = 1;
   options.model.layers = kLayers;
@@ -139,7 +137,7 @@ struct Seen {
   double final_loss = 0;   // Mean of the last kFinalSteps steps; every batch is fresh.
 };
 
-// One optimizer step at the rate that gyrostat leaves of the schedule's.
+// One optimizer step and its boundary.
 double TrainStep(Model& model, torch::optim::AdamW& optimizer, const torch::Tensor& text, gyrostat::Client& client,
                  int64_t step) {
   const torch::Tensor starts = torch::randint(text.size(0) - kTokens, {kBatch, 1}, torch::kLong);
@@ -150,8 +148,7 @@ double TrainStep(Model& model, torch::optim::AdamW& optimizer, const torch::Tens
   optimizer.zero_grad();
   loss.backward();
 
-  double rate = kPeakRate * std::min(1.0, static_cast<double>(step) / kWarmupSteps);
-//LR  gyro_learning_rate(client.get(), rate, &rate);
+  const double rate = kPeakRate * std::min(1.0, static_cast<double>(step) / kWarmupSteps);
   static_cast<torch::optim::AdamWOptions&>(optimizer.param_groups()[0].options()).lr(rate);
   optimizer.step();
 
