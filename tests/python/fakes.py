@@ -13,7 +13,7 @@ class FakeClient:
     opened_status = _abi.OK
     acked = None  # Reports that the daemon has; None: all.
 
-    def __init__(self, library, options, model):
+    def __init__(self, library, options, model, collective=None):
         self.options, self.model = options, model
         self.opened = self.opened_status
         self.reports, self.steps, self.acks, self.orders = [], [], [], []

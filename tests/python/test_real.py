@@ -37,9 +37,10 @@ def test_structs_mirror_the_header(tmp_path):
     if compiler is None:
         pytest.skip("there is no C compiler to ask for the layout of gyrostat.h")
     structs = {"gyro_model": _abi.Model, "gyro_options": _abi.Options, "gyro_head_factor": _abi.HeadFactor,
-               "gyro_order": _abi.Order, "gyro_client_stats": _abi.Stats}
+               "gyro_order": _abi.Order, "gyro_client_stats": _abi.Stats, "gyro_shard": _abi.Shard,
+               "gyro_collective": _abi.Collective, "gyro_register": _abi.Register}
     lines = [f'  P("{name}", sizeof({name}));' for name in structs]
-    lines += [f'  P("{name}.{field[0]}", offsetof({name}, {field[0]}));'
+    lines += [f'  P("{name}.{field[0]}", offsetof({name}, {field[0].rstrip("_")}));'
               for name, struct in structs.items() for field in struct._fields_]
     source = tmp_path / "layout.c"
     source.write_text('#include <stdio.h>\n#include "gyrostat/gyrostat.h"\n'

@@ -12,11 +12,12 @@ Without an address (argument or GYROSTAT_ADDRESS) everything is inert. Importing
 
 from gyrostat._abi import VERSION as __version__
 
-__all__ = ["Monitor", "max_logits", "max_logits_from_lse", "watch", "__version__"]
+__all__ = ["Monitor", "Place", "max_logits", "max_logits_from_lse", "watch", "__version__"]
 
 _HOMES = {
     "watch": "gyrostat.opening",
     "Monitor": "gyrostat.monitor",
+    "Place": "gyrostat.ranks",
     "max_logits": "gyrostat.logits",
     "max_logits_from_lse": "gyrostat.logits",
 }

@@ -58,8 +58,35 @@ class Options(ctypes.Structure):
     ]
 
 
+class Shard(ctypes.Structure):
+    _fields_ = [("layer", ctypes.c_uint32), ("key", ctypes.c_int32), ("row_begin", ctypes.c_uint64),
+                ("row_end", ctypes.c_uint64)]
+
+
+REDUCE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+
+
+class Collective(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", ctypes.c_uint32),
+        ("context", ctypes.c_void_p),
+        ("max_begin", REDUCE),
+        ("max_wait", REDUCE),
+        ("replica", ctypes.c_uint32),
+        ("shards", ctypes.POINTER(Shard)),
+        ("shard_count", ctypes.c_size_t),
+        ("sum_begin", REDUCE),
+        ("sum_wait", REDUCE),
+    ]
+
+
 class HeadFactor(ctypes.Structure):
     _fields_ = [("layer", ctypes.c_uint32), ("head", ctypes.c_uint32), ("factor", ctypes.c_float)]
+
+
+class Register(ctypes.Structure):
+    # `from` is a keyword of Python's.
+    _fields_ = [("id", ctypes.c_uint32), ("from_", ctypes.c_float), ("value", ctypes.c_float)]
 
 
 class Order(ctypes.Structure):
@@ -76,6 +103,9 @@ class Order(ctypes.Structure):
         ("q", ctypes.POINTER(HeadFactor)),
         ("k_count", ctypes.c_uint32),
         ("k", ctypes.POINTER(HeadFactor)),
+        ("register_count", ctypes.c_uint32),
+        ("registers", ctypes.POINTER(Register)),
+        ("ramp", ctypes.c_uint32),
     ]
 
 
@@ -155,14 +185,19 @@ def _text(value):
 class Client:
     """One gyro_client. Methods return the C status; only the constructor raises (MemoryError)."""
 
-    def __init__(self, library, options, model):
-        """options, model: {field: value}; None values are left at the library's defaults."""
+    def __init__(self, library, options, model, collective=None):
+        """options, model: {field: value}; None values are left at the library's defaults. collective: a
+        collective.Collective, with which this blocks until all ranks are here; kept for as long as the client lives.
+        """
         self._library = library
         self.options = options
+        self._collective = collective
         c_options = Options(struct_size=ctypes.sizeof(Options))
         library.options_init(ctypes.byref(c_options))
         self._fill(c_options, options)
         self._fill(c_options.model, model)
+        if collective is not None:
+            c_options.collective = ctypes.addressof(collective.struct)
         self._handle = _HANDLE()
         self.opened = library.open(ctypes.byref(c_options), ctypes.byref(self._handle))
         if not self._handle:

@@ -105,14 +105,23 @@ class Actuator:
                            "give the layer one factor for its queries and one for its keys")
         return layer.q_gain.targets(q) + layer.k_gain.targets(k)
 
+    def trouble(self, layer_index):
+        """Why no clip may touch a layer, or ""."""
+        try:
+            self._layer(layer_index, {}, {})
+            return self.disabled
+        except _Refusal as refusal:
+            return str(refusal)
+
     def _layer(self, layer_index, q, k):
         """The layer, if a clip may touch it."""
         probe = self._probes.get(layer_index)
         if probe is None:
             raise _Refusal(f"layer {layer_index} has no attention that was found")
         layer = probe.layer
-        for side, part, gain, heads, count in (("q", layer.q, layer.q_gain, q, layer.heads),
-                                               ("k", layer.k, layer.k_gain, k, layer.kv_heads)):
+        for side, part, gain, heads, count in (
+                ("q", layer.q, layer.q_gain, q, layer.all_heads or layer.heads),
+                ("k", layer.k, layer.k_gain, k, layer.all_kv_heads or layer.kv_heads)):
             if part is None:
                 raise _Refusal(f"the Q and K projections of layer {layer_index} are not known")
             if heads and max(heads) >= count:
@@ -208,7 +217,7 @@ def _key_head(layer, head):
         return head
     if layer.q_gain is not None and not layer.q_gain.flattened:
         return 0
-    return head // (layer.heads // layer.kv_heads)
+    return head // layer.group
 
 
 def _is_here(layer, head):

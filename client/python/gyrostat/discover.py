@@ -49,6 +49,27 @@ class Layer:
     q_gain: Gain = None  # Both or none: what a clip scales where a norm lies behind the projections.
     k_gain: Gain = None
     qk_norm: str = "none"
+    first_head: int = 0  # Of a tensor-parallel job: the head of the whole model that head 0 here is.
+    all_heads: int = 0  # Of the layer on all ranks; 0: as many as here.
+    all_kv_heads: int = 0
+
+    def stand(self, first_layer, first_head, first_kv_head):
+        """This rank's layers and heads begin there in the whole model: everything is numbered so from now on."""
+        self.index += first_layer
+        self.first_head = first_head
+        for part, first in ((self.q, first_head), (self.k, first_head if self.latent else first_kv_head),
+                            (self.q_gain, first_head), (self.k_gain, first_kv_head)):
+            if part is not None:
+                part.first_head = first
+
+    def take_place(self, heads, kv_heads):
+        """Other ranks hold more of this layer, so many heads in all."""
+        self.all_heads, self.all_kv_heads = heads, heads if self.latent else kv_heads
+
+    @property
+    def group(self):
+        """Query heads that share a key head."""
+        return (self.all_heads or self.heads) // (self.all_kv_heads or self.kv_heads)
 
     @property
     def latent(self):

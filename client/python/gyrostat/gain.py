@@ -32,6 +32,7 @@ class Gain:
     title: str
     unit_offset: bool = None  # None until it was seen.
     centred: bool = False  # LayerNorm: the mean is taken away.
+    first_head: int = 0  # Flattened, in a tensor-parallel job: the head that entry 0 belongs to.
 
     @property
     def weight(self):
@@ -87,7 +88,8 @@ class Gain:
     def effective(self, head):
         """What multiplies the normalised values of a head, in float64."""
         value = self.weight.detach().double() + (1.0 if self.unit_offset else 0.0)
-        return value[head * self.width : (head + 1) * self.width] if self.flattened else value
+        index = head - self.first_head
+        return value[index * self.width : (index + 1) * self.width] if self.flattened else value
 
     def targets(self, factors):
         """What to multiply for {head: factor}: [(Part, Rows, title)]. Per head, any head's factor is the layer's."""
@@ -95,8 +97,9 @@ class Gain:
             factors = dict(list(factors.items())[:1])
         numbers, values = [], []
         for head, factor in factors.items():
-            if factor != 1.0:
-                first = head * self.width if self.flattened else 0
+            index = head - self.first_head if self.flattened else 0
+            if factor != 1.0 and 0 <= index < self.heads:
+                first = index * self.width
                 numbers += range(first, first + self.width)
                 values += [factor] * self.width
         if not numbers:

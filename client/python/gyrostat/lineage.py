@@ -150,7 +150,7 @@ class Lineage:
             halves = [both[: layer.heads] for both in latent_energies(keys, layer.heads, nope, rope)]
             k = agrees(rows_k, halves, keys.dtype)
         else:
-            group = layer.heads // layer.kv_heads
+            group = layer.heads // layer.kv_heads  # Of what is here.
             q = agrees(rows_q, operand_energies(queries, layer.heads), queries.dtype)
             k = agrees(rows_k.repeat_interleave(group), operand_energies(keys, layer.heads), keys.dtype)
             if not k and group > 1:

@@ -21,6 +21,14 @@ class Monitor:
         """Whether steps are being reported."""
         return self._session is not None and not self._fuse.blown
 
+    @property
+    def status(self):
+        """inactive, watching (nothing may be changed), acting (what `allow` names may be), or unsure: of several ranks,
+        this one cannot know what the others did. Nothing is applied then, until weights and state were made equal on
+        all ranks with load_state_dict, or the job is restarted.
+        """
+        return self._session.status if self.active else "inactive"
+
     def step(self, loss=None, step=None, grad_norm=None, tokens=None, **scalars):
         """One boundary: call after optimizer.step() and scheduler.step(), before the next forward.
 
@@ -31,8 +39,12 @@ class Monitor:
         if self.active:
             try:
                 self._session.step(loss, step, grad_norm, tokens, scalars)
+                return
             except Exception as error:
                 self._fuse.blow(error)
+        if self._session is not None:
+            with self._fuse.guard():
+                self._session.keep_pace()
 
     def attention(self, layer, q, k, scale=None, causal=False, mask=None, bias=None):
         """Measures a layer's attention by hand, where it is computed by a kernel that cannot be seen into.

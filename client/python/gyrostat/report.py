@@ -13,8 +13,10 @@ from gyrostat.whole import whole
 class Report:
     """Of one step. Adding is cheap: device values wait for `send`, which is the only place that waits for a device."""
 
-    def __init__(self, fuse):
+    def __init__(self, fuse, layout):
+        """layout: a layout.Layout; None: everything is here."""
         self._fuse = fuse
+        self._layout = layout
         self._scalars = []  # (name, float)
         self._arrays = []  # (name, [float])
         self._waiting = []  # (0-dim tensors, what to do with their values)
@@ -47,16 +49,19 @@ class Report:
         return False
 
     def array(self, name, values):
-        """A list of floats; None among them where nothing was measured."""
+        """A list of floats for the layers here, or the boundaries around them; None among them where nothing was
+        measured.
+        """
+        values = self._layout.spread(values) if self._layout is not None else values
         self._arrays.append((name, [_abi.ABSENT if value is None else value for value in values]))
 
     def later(self, tensors, then):
         """then([floats]) is called once the 0-dim `tensors` have been brought over; it may add scalars and arrays."""
         self._waiting.append((tensors, then))
 
-    def attention(self, rows, shape, kind):
-        """{layer: [heads of that layer] float32 tensor}, reported as [layers, heads] = `shape`."""
-        self._rows = rows, shape, kind
+    def attention(self, rows, kind):
+        """{layer of the whole model: [heads of that layer here] float32 tensor}, reported as [layers, heads]."""
+        self._rows = rows, kind
 
     def send(self, client, check):
         """Records everything with `client`, giving every status to `check`."""
@@ -70,8 +75,9 @@ class Report:
             buffer = (ctypes.c_float * len(values))(*values)
             check(client.array(name, ctypes.addressof(buffer), len(values)))
         if self._rows is not None:
-            matrix = _matrix(*self._rows[:2])
-            check(client.attention(matrix.data_ptr(), matrix.numel(), self._rows[2]))
+            rows, kind = self._rows
+            matrix = _matrix(rows, self._layout)
+            check(client.attention(matrix.data_ptr(), matrix.numel(), kind))
 
 
 def _is_plain(tensor):
@@ -93,9 +99,9 @@ def _fetch(tensors):
     return values
 
 
-def _matrix(rows, shape):
+def _matrix(rows, layout):
     """[layers, heads] float32 in host memory; what is missing, or -inf (all masked), is absent."""
-    layers, heads = shape
+    layers, heads, first = layout.layers, layout.heads, layout.first_head
     device = next(iter(rows.values())).device
     absent = None
     lines = []
@@ -103,6 +109,7 @@ def _matrix(rows, shape):
         line = rows.get(layer)
         if line is None or len(line) != heads:
             absent = torch.full((heads,), -math.inf, device=device) if absent is None else absent
-            line = absent if line is None else torch.cat([line.to(device), absent[: heads - len(line)]])
+            line = absent if line is None else torch.cat([absent[:first], line.to(device),
+                                                          absent[: max(0, heads - first - len(line))]])
         lines.append(line if line.device == device else line.to(device))
     return torch.stack(lines).clamp_(min=_abi.ABSENT).cpu()

@@ -32,7 +32,7 @@ def sizes(probe, head):
     """
     layer = probe.layer
     index = head - layer.q.first_head
-    key_index = index if layer.latent else head // (layer.heads // layer.kv_heads) - layer.k.first_head
+    key_index = index if layer.latent else head // layer.group - layer.k.first_head
     queries, keys = (_values(projection, gain, sample, at)
                      for projection, gain, sample, at in zip((layer.q, layer.k), (layer.q_gain, layer.k_gain),
                                                              probe.samples, (index, key_index)))

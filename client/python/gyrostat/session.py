@@ -1,6 +1,7 @@
 """An active monitor: reports at each boundary, then applies what was agreed."""
 
 import functools
+import logging
 import os
 
 import torch
@@ -12,22 +13,26 @@ from gyrostat.report import Report
 from gyrostat.whole import whole
 
 _ORDERS_MAX = 64  # Per boundary; more than the library ever holds.
+_PASSED, _TO_BEGIN, _TO_END, _TO_POLL = range(4)  # How far the newest boundary has come.
 
 
 class Session:
     """An active monitor's parts. Methods may raise: the Monitor guards them."""
 
-    def __init__(self, fuse, open_client, taps, probes, hidden, gradients, actuator, layers, heads, start_step):
-        """open_client() → _abi.Client, called now or at the first step, whichever knows enough about the weights."""
+    def __init__(self, fuse, opener, taps, probes, hidden, gradients, actuator, start_step):
+        """opener: joining.Alone or Together, asked now and at the first step: which of them knows enough about the
+        weights."""
         self._fuse = fuse
-        self._open_client = open_client
-        self._client = self._arrivals = None
+        self._opener = opener
+        self._client = self._arrivals = self._collective = self._layout = None
+        self._stage = _PASSED
+        self._unsure = False
+        self._loads = 0  # Epochs that were begun here.
         self._taps = taps
         self._probes = probes  # {layer index: LayerProbe}
         self._hidden = hidden
         self._gradients = gradients
         self._actuator = actuator
-        self._shape = (layers, heads)
         self._next_step = start_step
         self._pid = os.getpid()
         self._pending_state = None
@@ -39,18 +44,43 @@ class Session:
         self.optimizer_steps += 1
         self._gradients.read(optimizer)
 
-    def open(self):
-        """Opens the client. Raises what _abi.Client raises; a client that cannot work blows nothing, it stays inert."""
-        self._client = self._open_client()
-        self._arrivals = Arrivals(self._client, self._client.options, self._fuse)
-        if self._client.opened not in (_abi.OK, _abi.INACTIVE):
-            self._fuse.say(f"not watching: {self._client.last_error or 'status %d' % self._client.opened}")
-        if self._client.opened != _abi.OK:
+    def open(self, last=True):
+        """Opens the client, unless it is too early and there will be another call. Raises what _abi.Client raises; a
+        client that cannot work blows nothing, it stays inert.
+        """
+        opened = self._opener.open(last)
+        if opened is None:
+            return
+        self._client, self._layout, self._collective = opened.client, opened.layout, opened.collective
+        if self._client is None:
             self._fuse.blown = True
             self._let_go()
-        elif self._pending_state is not None:
+            return
+        if self._client.options["rank"] == 0:
+            self._arrivals = Arrivals(self._client, self._client.options, self._fuse)
+        if self._client.opened not in (_abi.OK, _abi.INACTIVE):
+            self._fuse.say(f"not watching: {self._client.last_error or 'status %d' % self._client.opened}")
+        if self._client.opened != _abi.OK and not self.together:
+            self._fuse.blown = True
+            self._let_go()
+            return
+        if self.together and self._client.last_error:
+            self._fuse.say(self._client.last_error)
+        if self._pending_state is not None:
             self._load(self._pending_state)
             self._pending_state = None
+
+    @property
+    def together(self):
+        """Whether other ranks wait for this one at each boundary."""
+        return self._collective is not None
+
+    @property
+    def status(self):
+        """As Monitor.status, of a monitor that is active."""
+        if self._unsure:
+            return "unsure"
+        return "acting" if self._client is not None and self._client.options["allow"] else "watching"
 
     def step(self, loss, step, grad_norm, tokens, scalars):
         if os.getpid() != self._pid:
@@ -59,10 +89,12 @@ class Session:
             self.open()
             if self._fuse.blown:
                 return
-        self._arrivals.look()
+        self._stage = _TO_BEGIN
+        if self._arrivals is not None:
+            self._arrivals.look()
         step = self._number(step)
         self._next_step = step + 1
-        report = Report(self._fuse)
+        report = Report(self._fuse, self._layout)
         report.scalar("loss", loss)
         report.scalar("tokens", tokens)
         for name, value in scalars.items():
@@ -73,10 +105,45 @@ class Session:
         ratio = self._actuator.qk_ratio()
         if ratio is not None:
             report.later([ratio], lambda values: report.scalar("qk_ratio", values[0]))
-        self._check(self._client.begin(step))
+        self._begin(step)
         report.send(self._client, self._check)
-        self._check(self._client.end())
+        self._end()
         self._apply_orders()
+        self._stage = _PASSED
+        if self._collective is not None:
+            self._collective.raise_interrupt()
+
+    def _begin(self, step):
+        self._check(self._client.begin(step))
+        self._stage = _TO_END
+
+    def _end(self):
+        self._stage = _TO_POLL
+        unsure = self._check(self._client.end()) == _abi.UNSURE
+        if unsure and not self._unsure:
+            cause = self._collective and self._collective.failure
+            self._fuse.say(f"unsure: {self._client.last_error}{f' ({cause})' if cause else ''}. Make weights and state "
+                           "equal on all ranks (load_state_dict everywhere) or restart, before the next optimizer step",
+                           logging.CRITICAL, about=(self, self._loads))
+        self._unsure = unsure
+
+    def keep_pace(self):
+        """After an error of ours: passes the boundary all the same, with what is left of it, since other ranks wait
+        for this one; whatever is ordered is refused here, which stops everything everywhere.
+        """
+        if not self.together or self._client is None or os.getpid() != self._pid:
+            return
+        if self._stage in (_PASSED, _TO_BEGIN):
+            self._begin(self._next_step)
+        if self._stage == _TO_END:
+            self._end()
+        for _ in range(_ORDERS_MAX):
+            order = self._client.poll()
+            if order is None:
+                break
+            self._client.ack(order, _abi.REFUSED, "this rank stopped after an error of its own")
+        self._stage = _PASSED
+        self._collective.raise_interrupt()
 
     def _number(self, step):
         """The number of this step, as it was given or counted on."""
@@ -96,7 +163,7 @@ class Session:
         taken = {}
         for index, probe in self._probes.items():
             maxima, kind = probe.take()
-            if maxima is not None:
+            if maxima is not None and (not self.together or self._may_order(index)):
                 taken[index] = maxima, kind
         if not taken:
             return
@@ -107,7 +174,17 @@ class Session:
                            "other layers may clip")
         taken = firm or taken
         kind = functools.reduce(attention.weaker, (pair[1] for pair in taken.values()))
-        report.attention({index: maxima for index, (maxima, _) in taken.items()}, self._shape, kind)
+        report.attention({index: maxima for index, (maxima, _) in taken.items()}, kind)
+
+    def _may_order(self, index):
+        """Of several ranks: an order that one rank refuses leaves it unsure, so no maximum may ask for a clip that
+        cannot be.
+        """
+        trouble = self._actuator.trouble(index)
+        if trouble:
+            self._fuse.say(f"the maxima of layer {index} are not reported, since it cannot be clipped: {trouble}",
+                           about=(self, index))
+        return not trouble
 
     def _apply_orders(self):
         self._actuator.look_back(self.optimizer_steps)
@@ -118,15 +195,16 @@ class Session:
             if order.kind != b"qk_clip":
                 outcome = _abi.REFUSED, f"this client cannot apply {order.kind.decode(errors='replace')}"
             else:
-                q = [(f.layer, f.head, f.factor) for f in order.q[: order.q_count]]
-                k = [(f.layer, f.head, f.factor) for f in order.k[: order.k_count]]
+                q, k = ([(f.layer, f.head, f.factor) for f in factors if self._layout.holds(f.layer)]
+                        for factors in (order.q[: order.q_count], order.k[: order.k_count]))
                 outcome = self._actuator.apply(q, k)
             self._check(self._client.ack(order, *outcome))
 
     def _check(self, status):
         if status == _abi.INVALID:
             sentence = self._client.last_error
-            self._arrivals.of_arguments(sentence)
+            if self._arrivals is not None:
+                self._arrivals.of_arguments(sentence)
             self._fuse.say(sentence)
         return status
 
@@ -163,6 +241,7 @@ class Session:
         return probe
 
     def reset(self):
+        self._loads += 1
         self._actuator.forget()
         if self._client is not None:
             self._check(self._client.reset())
@@ -188,6 +267,7 @@ class Session:
             self._load(saved)
 
     def _load(self, saved):
+        self._loads += 1
         self._check(self._client.load(saved) if saved else self._client.reset())
 
     def _let_go(self):
@@ -197,6 +277,6 @@ class Session:
     def close(self):
         self._let_go()
         if self._client is not None and os.getpid() == self._pid:
-            watching = self._client.opened == _abi.OK and not self._fuse.blown
+            watching = self._arrivals is not None and self._client.opened == _abi.OK and not self._fuse.blown
             self._client.close(self._arrivals.finish(_abi.FLUSH_MS) if watching else _abi.FLUSH_MS)
             self._client = None

@@ -1,0 +1,50 @@
+"""The model spec: what the daemon is told about a model once per attempt."""
+
+import torch
+
+from gyrostat import masters
+
+_PRESETS = {
+    "gpt2": "gpt2", "llama": "llama", "deepseek_v3": "deepseek-v3", "qwen3": "qwen3", "kimi_k2": "kimi-k2",
+    "gemma2": "gemma2", "gemma3": "gemma3", "gemma3_text": "gemma3", "olmo2": "olmo2", "glm4": "glm4",
+    "gpt_neox": "gpt-neox", "bert": "bert",
+}  # By the config.model_type of Hugging Face models.
+
+
+def describe(model, found, optimizers):
+    """The model spec as {field of gyro_model: value}; None and 0 where not known."""
+    config = getattr(model, "config", None)
+    embeddings = [m for m in model.modules() if isinstance(m, torch.nn.Embedding)]
+    vocabulary = max(embeddings, key=lambda m: m.num_embeddings, default=None)
+    clipped = [layer for layer in found.layers if layer.q]
+    weights = [p.weight for layer in clipped for p in (layer.q, layer.k)]
+    scaled = [p.weight for layer in clipped for p in (layer.q_gain or layer.q, layer.k_gain or layer.k)]
+    spec = {
+        "layers": len(found.layers), "heads": found.heads, "kv_heads": found.kv_heads, "head_dim": found.head_dim,
+        "hidden_size": vocabulary.embedding_dim if vocabulary is not None else 0,
+        "vocab_size": vocabulary.num_embeddings if vocabulary is not None else 0,
+        "attention": found.attention, "qk_norm": found.qk_norm,
+        "optimizer": "+".join(type(o).__name__.lower() for o in optimizers) or None,
+        "preset": _PRESETS.get(getattr(config, "model_type", None)),
+        "master_fp32": masters.Masters(optimizers).declare(scaled) if scaled else -1,
+        "compute_dtype": {torch.bfloat16: "bf16", torch.float16: "fp16"}.get(weights[0].dtype) if weights else None,
+    }
+    if found.layers:
+        spec.update(_norms(found.layers[0].block))
+    return spec
+
+
+def _norms(block):
+    """Kind, epsilon and, where the class says it, placement of the norms in a block."""
+    found = {}
+    for module in block.modules():
+        name = type(module).__name__.lower()
+        if "rmsnorm" in name or "layernorm" in name:
+            found["norm_kind"] = "rmsnorm" if "rmsnorm" in name else "layernorm"
+            eps = getattr(module, "eps", None) or getattr(module, "variance_epsilon", None)
+            found["norm_eps"] = float(eps) if eps else None
+            break
+    norm_first = getattr(block, "norm_first", None)  # torch's own TransformerEncoderLayer and DecoderLayer.
+    if isinstance(norm_first, bool):
+        found["norm_placement"] = "pre" if norm_first else "post"
+    return found

@@ -1,0 +1,252 @@
+"""Several real processes, the real library and daemon: a change of weights happens on all ranks or on none."""
+
+import os
+import pathlib
+import sys
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import gyrostat
+import models
+import ranks_job
+import gyrostat.actuator
+from gyrostat import _abi
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.setdefault("GYROSTAT_BIN", str(REPOSITORY / "build" / "dev" / "bin"))).parent
+sys.path.insert(0, str(REPOSITORY / "tests" / "support"))
+
+import gyrostatd  # noqa: E402  (after the path)
+
+TAU = 30.0
+STEPS = 40
+pytestmark = [
+    pytest.mark.skipif(not (BUILD / "bin" / "gyrostatd").exists(), reason=f"gyrostatd is not built in {BUILD}/bin"),
+    pytest.mark.skipif(not dist.is_available(), reason="this torch has no torch.distributed"),
+]
+
+
+@pytest.fixture
+def daemon(tmp_path):
+    config = f"policy: {{mode: act, qk_clip: {{tau: {TAU}, where: remote}}}}\n"
+    with gyrostatd.Daemon(tmp_path, config=config) as running:
+        yield running
+
+
+def hot(model):
+    """Logits that are near tau from the first step."""
+    with torch.no_grad():
+        for layer in model.layers:
+            layer.attn.q_proj.weight *= 5
+            layer.attn.k_proj.weight *= 5
+    return model
+
+
+def watch(rank, model, optimizer, address, **more):
+    """Only the leader knows the address."""
+    return gyrostat.watch(model, optimizer, run="ranks", address=address if rank == 0 else None, allow=("qk_clip",),
+                          **more)
+
+
+def maxima_of(model):
+    return [float(layer.attn.maxima.max()) for layer in model.layers]
+
+
+def data_parallel(rank, world, address, steps=STEPS):
+    model = hot(models.Model())
+    optimizer = ranks_job.Growing(model, dist.group.WORLD)
+    answers, digests, peaks = ranks_job.Answers(), [], []
+    with watch(rank, model, optimizer, address) as mon:
+        ranks_job.wait_for_welcome(mon, rank)
+        for step in range(steps):
+            optimizer.zero_grad()
+            loss = models.loss_of(model, models.batch(1000 * rank + step))
+            loss.backward()
+            optimizer.step()
+            mon.step(loss)
+            digests.append(ranks_job.digest(model))
+            peaks.append(max(maxima_of(model)))
+        stats = mon._session._client.stats()
+        return {"answers": answers.list, "digests": digests, "peaks": peaks, "status": mon.status,
+                "boundary": stats.boundary, "version": stats.ledger_version, "state": mon.state_dict(),
+                "error": mon._session._client.last_error}
+
+
+def test_replicas_take_the_same_clips_at_the_same_boundaries(tmp_path, daemon):
+    ranks = ranks_job.run(data_parallel, 3, tmp_path, address=daemon.grpc)
+    first = ranks[0]
+    print(first["peaks"], first["answers"], first["error"])
+    assert len(first["answers"]) > 3 and {a[1:] for a in first["answers"]} == {(_abi.APPLIED, "")}
+    for other in ranks[1:]:
+        assert other["digests"] == first["digests"] and other["answers"] == first["answers"]
+        assert other["state"]["client"] == first["state"]["client"]
+    assert {r["status"] for r in ranks} == {"acting"}
+    assert max(max(r["peaks"]) for r in ranks) < 5 * TAU
+
+
+def test_without_an_address_anywhere_nobody_is_active(tmp_path):
+    assert ranks_job.run(inert, 2, tmp_path) == [("inactive", "Block")] * 2
+
+
+def inert(rank, world):
+    model = models.Model()
+    mon = gyrostat.watch(model, ranks_job.Growing(model), allow=("qk_clip",))
+    mon.step(1.0)
+    return mon.status, type(model.layers[0]).__name__ if type(model.layers[0]) is models.Block else "touched"
+
+
+def differing(rank, world, address):
+    model = models.Model()
+    optimizer = ranks_job.Growing(model, dist.group.WORLD)
+    mon = gyrostat.watch(model, optimizer, run="ranks", address=address, allow=("qk_clip",), tau_min=20.0 + rank)
+    for step in range(3):
+        models.loss_of(model, models.batch(step)).backward()
+        optimizer.step()
+        mon.step(1.0)
+    status = mon.status
+    mon.close()
+    return status
+
+
+def test_ranks_that_allow_different_things_change_nothing(tmp_path, daemon):
+    assert ranks_job.run(differing, 2, tmp_path, address=daemon.grpc) == ["watching", "inactive"]
+
+
+def tensor_parallel(rank, world, address, kv_heads, dp=1):
+    """TP = 2, times dp replicas: rank = 2 * replica + tp."""
+    tp, replica = rank % 2, rank // 2
+    rows = [dist.new_group([2 * r, 2 * r + 1]) for r in range(dp)]
+    columns = [dist.new_group([2 * r + t for r in range(dp)]) for t in range(2)]
+    model = hot(models.Model(kv_heads=kv_heads))
+    heads, kv = ranks_job.HEADS // 2, max(1, kv_heads // 2)
+    kv_first = kv * tp if kv_heads > 1 else 0
+    for layer in model.layers:
+        layer.attn = ranks_job.TensorParallelAttention(layer.attn, heads * tp, heads, kv_first, kv, rows[replica])
+    optimizer = ranks_job.Growing(model, columns[tp], first_head=heads * tp)
+    if kv_heads == 1:  # Both ranks hold the one key head: it must not grow in two ways.
+        optimizer.grows = []
+    place = gyrostat.Place(dp=replica, tp=tp, kv_heads=(kv_first, kv))
+    answers, digests, peaks = ranks_job.Answers(), [], []
+    orders = []
+    apply = gyrostat.actuator.Actuator.apply
+    gyrostat.actuator.Actuator.apply = lambda self, q, k: orders.append((q, k)) or apply(self, q, k)
+    with watch(rank, model, optimizer, address, place=place) as mon:
+        ranks_job.wait_for_welcome(mon, rank)
+        for step in range(STEPS):
+            optimizer.zero_grad()
+            loss = models.loss_of(model, models.batch(1000 * replica + step))
+            loss.backward()
+            optimizer.step()
+            if kv_heads == 1:
+                with torch.no_grad():
+                    for layer in model.layers:
+                        layer.attn.q_proj.weight *= 1.04
+            mon.step(loss)
+            digests.append(ranks_job.digest(model))
+            peaks.append([layer.attn.maxima.tolist() for layer in model.layers])
+        return {"answers": answers.list, "digests": digests, "peaks": peaks, "status": mon.status, "orders": orders,
+                "state": mon.state_dict()["client"], "error": mon._session._client.last_error}
+
+
+@pytest.mark.parametrize("kv_heads", [4, 2, 1])
+def test_heads_that_are_split_over_ranks_are_clipped_where_they_are(tmp_path, daemon, kv_heads):
+    ranks = ranks_job.run(tensor_parallel, 2, tmp_path, address=daemon.grpc, kv_heads=kv_heads)
+    first, other = ranks
+    print(first["error"], first["answers"])
+    assert len(first["answers"]) >= 2 and {a[1:] for a in first["answers"]} == {(_abi.APPLIED, "")}
+    assert first["orders"] == other["orders"] and first["state"] == other["state"]  # The whole model's heads.
+    assert {head for q, _ in first["orders"] for _, head, _ in q} > {0, 3} or kv_heads > 1
+    for rank in ranks:
+        assert max(max(layer) for layer in rank["peaks"][-1]) < 5 * TAU
+
+
+def test_replicas_of_a_model_split_by_heads_stay_equal(tmp_path, daemon):
+    ranks = ranks_job.run(tensor_parallel, 4, tmp_path, address=daemon.grpc, kv_heads=4, dp=2)
+    assert len(ranks[0]["answers"]) > 3 and {a[1:] for r in ranks for a in r["answers"]} == {(_abi.APPLIED, "")}
+    assert ranks[0]["digests"] == ranks[2]["digests"] and ranks[1]["digests"] == ranks[3]["digests"]
+    assert {r["status"] for r in ranks} == {"acting"}
+
+
+def pipeline(rank, world, address):
+    whole = hot(models.Model(layers=3))
+    stage = ranks_job.Stage(whole, 0, 2) if rank == 0 else ranks_job.Stage(whole, 2, 1)
+    optimizer = ranks_job.Growing(stage)
+    answers, peaks = ranks_job.Answers(), []
+    place = gyrostat.Place(pp=rank, layers=(0, 2) if rank == 0 else (2, 1))
+    with watch(rank, stage, optimizer, address, place=place) as mon:
+        ranks_job.wait_for_welcome(mon, rank)
+        for step in range(STEPS):
+            optimizer.zero_grad()
+            loss = ranks_job.train_stage(stage, models.batch(step), 0 if rank else None, None if rank else 1)
+            optimizer.step()
+            mon.step(loss)
+            peaks.append(maxima_of(stage))
+        return {"answers": answers.list, "peaks": peaks, "state": mon.state_dict()["client"], "status": mon.status,
+                "error": mon._session._client.last_error}
+
+
+def test_layers_of_a_pipeline_are_clipped_by_the_stage_that_has_them(tmp_path, daemon):
+    first, last = ranks_job.run(pipeline, 2, tmp_path, address=daemon.grpc)
+    print(first["error"], first["answers"])
+    assert len(first["answers"]) > 3 and first["answers"] == last["answers"] and first["state"] == last["state"]
+    assert max(first["peaks"][-1]) < 5 * TAU and max(last["peaks"][-1]) < 5 * TAU
+
+
+def interrupted(rank, world, address):
+    """Rank 1's second clip goes wrong in the middle; later, all load one state and copy the weights of rank 0."""
+    model = hot(models.Model())
+    optimizer = ranks_job.Growing(model, dist.group.WORLD)
+    answers, statuses = ranks_job.Answers(), []
+    apply = gyrostat.actuator.Actuator.apply
+    if rank == 1:
+        gyrostat.actuator.Actuator.apply = lambda self, *order: (
+            apply(self, *order) if len(answers.list) != 1 else (_abi.FAILED, "torn"))
+    with watch(rank, model, optimizer, address) as mon:
+        ranks_job.wait_for_welcome(mon, rank)
+        for step in range(2 * STEPS):
+            optimizer.zero_grad()
+            models.loss_of(model, models.batch(1000 * rank + step)).backward()
+            optimizer.step()
+            mon.step(1.0)
+            statuses.append((mon.status, len(answers.list)))
+            if step == STEPS:
+                for p in model.parameters():
+                    dist.broadcast(p.data, 0)
+                state = [mon.state_dict()]
+                dist.broadcast_object_list(state, 0)
+                mon.load_state_dict(state[0])
+        return {"statuses": statuses, "answers": answers.list, "digest": ranks_job.digest(model)}
+
+
+def test_a_clip_that_fails_on_one_rank_stops_all_until_they_are_made_equal(tmp_path, daemon):
+    whole, torn = ranks_job.run(interrupted, 2, tmp_path, address=daemon.grpc)
+    assert (_abi.FAILED, "torn") in [a[1:] for a in torn["answers"]]
+    at = next(i for i, (status, _) in enumerate(torn["statuses"]) if status == "unsure")
+    assert {status for status, _ in torn["statuses"][at : STEPS + 1]} == {"unsure"}
+    assert torn["statuses"][at][1] == torn["statuses"][STEPS][1]  # Nothing was applied meanwhile,
+    assert whole["statuses"][at + 1][1] == whole["statuses"][STEPS][1]  # nor by the other rank.
+    assert torn["statuses"][-1][0] == whole["statuses"][-1][0] == "acting"
+    assert whole["digest"] == torn["digest"]
+
+
+def failing_inside(rank, world, address):
+    """An error of ours on rank 1 ends the watching there; rank 0 goes on training and neither waits for ever."""
+    model = hot(models.Model())
+    optimizer = ranks_job.Growing(model, dist.group.WORLD)
+    with watch(rank, model, optimizer, address) as mon:
+        ranks_job.wait_for_welcome(mon, rank)
+        for step in range(STEPS):
+            optimizer.zero_grad()
+            models.loss_of(model, models.batch(1000 * rank + step)).backward()
+            optimizer.step()
+            if rank == 1 and step == 3:
+                mon._session._hidden.report = lambda report: 1 / 0
+            mon.step(1.0)
+        return mon.active, ranks_job.digest(model)
+
+
+def test_an_error_of_ours_on_one_rank_holds_up_nobody(tmp_path, daemon):
+    (first, one), (second, other) = ranks_job.run(failing_inside, 2, tmp_path, address=daemon.grpc)
+    assert first and not second and one != "" and other != ""
