@@ -8,6 +8,7 @@ LIBRARIES = {
     "google/protobuf": ["rpc", "ctl", "client/src/"],
     "gyrostat/v1/": ["rpc", "ctl", "client/src/"],
     "gyrostat/gyrostat": ["client/"],
+    "gyrostat/gloo": ["client/"],
     "absl/": ["policy", "engine", "store", "rpc", "telemetry", "web", "config", "ctl", "service"],
     "spdlog/": ["daemon/base/log.cc"],
     "yaml-cpp/": ["config"],
@@ -20,6 +21,7 @@ LIBRARIES = {
     "httplib.h": ["web", "daemon/ctl/doctor_facts.cc"],
     "torch/": ["client/examples/torch_loop.cc"],
     "nlohmann/": ["store", "web", "ctl", "service"],
+    "gloo/": ["client/collectives/gloo_mesh.cc"],
 }
 # Headers of the system that touch the world: banned from pure rooms.
 POSIX = re.compile(r"^(sys|arpa|net|netinet|linux|bits)/|^(unistd|fcntl|pthread|signal|dlfcn|malloc|poll|time|stdio|"

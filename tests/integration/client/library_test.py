@@ -12,6 +12,16 @@ BUILD = Path(os.environ["GYROSTAT_BIN"]).parent
 LIBRARY = BUILD / "lib" / "libgyrostat.so"
 TRANSPORT = BUILD / "lib" / "libgyrostat_transport.so"
 GOLDEN = SOURCE / "tests" / "golden" / "client_symbols.txt"
+BACKENDS = ["gloo"]
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request):
+    """(name, library) of a backend that was built."""
+    library = BUILD / "lib" / f"libgyrostat_{request.param}.so"
+    if not library.exists():
+        pytest.skip(f"{library.name} was left out of this build")
+    return request.param, library
 
 
 def sh(*command, **more):
@@ -46,6 +56,16 @@ def test_the_transport_exports_its_table_only():
     assert exported(TRANSPORT) == ["gyrostat_transport_v1"]
 
 
+def test_a_backend_exports_what_its_header_declares_and_needs_nothing_of_ours(backend):
+    name, library = backend
+    header = (SOURCE / "client" / "include" / "gyrostat" / f"{name}.h").read_text()
+    declared = re.findall(r"GYRO_API [^;]*?(gyro_\w+)\(", header)
+    assert exported(library) == sorted(declared)
+    assert not [each for each in needed(library) if "gyrostat" in each or "spdlog" in each]
+    dynamic = sh("readelf", "--dynamic", "--wide", library)
+    assert f"[libgyrostat_{name}.so.0]" in dynamic and "NODELETE" in dynamic
+
+
 @pytest.mark.parametrize("word", ["grpc", "gpr", "protobuf", "absl", "upb", "spdlog", "fmt"])
 def test_the_library_needs_nothing_of(word):
     assert not [name for name in needed(LIBRARY) if word in name]
@@ -61,8 +81,9 @@ def test_the_library_has_its_soname_and_is_never_unmapped():
 def test_the_headers_compile_alone(tmp_path, compiler, standard):
     cxx = compiler == "c++"
     source = tmp_path / ("user.cc" if cxx else "user.c")
-    header = "gyrostat.hpp" if cxx else "gyrostat.h"
-    source.write_text(f"#include <gyrostat/{header}>\nint user(void);\nint user(void) {{ return 0; }}\n")
+    headers = ["gyrostat.hpp" if cxx else "gyrostat.h"] + [f"{name}.h" for name in BACKENDS]
+    includes = "".join(f"#include <gyrostat/{header}>\n" for header in headers)
+    source.write_text(f"{includes}int user(void);\nint user(void) {{ return 0; }}\n")
     sh(compiler, f"-std={standard}", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I", SOURCE / "client" / "include",
        "-c", source, "-o", tmp_path / "user.o")
 
