@@ -1,0 +1,185 @@
+"""Guarded and unguarded twins of real jobs of four ranks, and a table of what became of them. `run --help`."""
+
+import argparse
+import dataclasses
+import os
+import pathlib
+import statistics
+import sys
+import tempfile
+
+import gyrostatd
+import launch
+from job import read_text, unigram_entropy
+from layout import Shape
+
+COLLAPSED = 0.93  # Of the unigram entropy: a model that never looked at a context.
+LEVEL = 0.02  # Nats: twins that end nearer than this are level.
+FINAL_STEPS = 50  # The final loss is their mean; every batch is fresh.
+DEADLINE_S = 3600
+TAU = 30.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Scenario:
+    name: str
+    config: dict
+    allow: tuple
+    policy: str  # Of the guarded arm's daemon, as YAML.
+    approve: bool = False  # Whether somebody at a terminal approves what the daemon proposes.
+
+
+SCENARIOS = {s.name: s for s in (
+    Scenario("runaway_logits", {"norm": "pre", "layers": 2, "lr": 0.05, "warmup": 50, "steps": 300}, ("qk_clip",),
+             f"{{mode: act, qk_clip: {{tau: {TAU:g}}}}}"),
+    Scenario("short_warmup", {"norm": "post", "layers": 4, "lr": 0.02, "warmup": 60, "steps": 500,
+                              "embedding_std": 1.0}, ("warmup_extension",),
+             f"{{mode: act, qk_clip: {{tau: {TAU:g}}}}}"),
+    Scenario("deep_post_norm", {"norm": "post", "layers": 12, "batch": 4, "lr": 0.003, "warmup": 50, "steps": 400,
+                                "embedding_std": 1.0}, ("deepnorm_alpha", "lr_scale"),
+             f"{{mode: advise, qk_clip: {{tau: {TAU:g}}}}}", approve=True),
+)}
+LAYOUTS = ("dp4", "dp2tp2", "dp2pp2")
+
+
+class Approver:
+    """The person at the terminal: approves each proposal of a kind that the job allows, once, with a reason."""
+
+    def __init__(self, daemon, run, kinds):
+        self._daemon, self._run, self._kinds = daemon, run, kinds
+        self.answered = set()
+
+    def __call__(self):
+        for row in launch.ctl(self._daemon, "interventions", self._run, check=False):
+            if row["state"] == "proposed" and row["kind"] in self._kinds and row["id"] not in self.answered:
+                self.answered.add(row["id"])
+                launch.ctl(self._daemon, "approve", row["id"], "--reason", "the gradient of the first block is gone")
+
+
+@dataclasses.dataclass
+class Arm:
+    """What became of one job."""
+
+    loss: float
+    peak: float
+    collapsed: bool
+    orders: int = 0
+    interventions: list = dataclasses.field(default_factory=list)
+    equal: bool = True  # Replicas held the same bits after every step.
+
+    def delays(self):
+        return [row["median_delay_steps"] for row in self.interventions if row.get("median_delay_steps") is not None]
+
+
+def replicas_equal(shape, results):
+    """Whether the copies of each shard were bit for bit the same after every step."""
+    shards = {}
+    for rank, result in enumerate(results):
+        pp, _, tp = shape.coordinates(rank)
+        shards.setdefault((pp, tp), []).append(result["digest"])
+    return all(copy == copies[0] for copies in shards.values() for copy in copies)
+
+
+def run_arm(scenario, layout, seed, guarded, folder, entropy):
+    config = f"policy: {scenario.policy if guarded else '{mode: observe}'}\n"
+    run = f"{scenario.name}-{layout}-{seed}-{'guarded' if guarded else 'unguarded'}"
+    folder.mkdir(parents=True)
+    with gyrostatd.Daemon(folder, config=config) as daemon:
+        ranks = launch.Ranks(folder, {"shape": layout, "config": {**scenario.config, "seed": seed}, "run": run,
+                                      "address": daemon.grpc, "allow": scenario.allow})
+        try:
+            approver = Approver(daemon, run, scenario.allow) if guarded and scenario.approve else None
+            results = ranks.results(DEADLINE_S, approver)
+        finally:
+            ranks.kill()
+        done = [row for row in launch.ctl(daemon, "interventions", run) if row["orders"]]
+        daemon.stop()
+    last = results[0]["loss"][-FINAL_STEPS:]
+    loss = sum(last) / len(last)
+    peak = max(max(result["peak"]) for result in results)
+    collapsed = not loss < COLLAPSED * entropy
+    return Arm(loss, peak, collapsed, sum(row["orders_applied"] for row in done), done,
+               replicas_equal(Shape.parse(layout), results))
+
+
+def verdict(unguarded, guarded):
+    if unguarded.collapsed and not guarded.collapsed:
+        return "rescued"
+    if abs(unguarded.loss - guarded.loss) <= LEVEL:
+        return "level"
+    return "win" if guarded.loss < unguarded.loss else "loss"
+
+
+HEADER = ("| scenario | layout | seed | loss alone | loss guarded | peak logit alone | guarded | interventions "
+          "| orders | delay | replicas | verdict |")
+
+
+def row_of(scenario, layout, seed, unguarded, guarded):
+    def loss(arm):
+        return f"{arm.loss:.3f}{' (collapsed)' if arm.collapsed else ''}"
+
+    kinds = ", ".join(f"{i['kind']} at {i['step_applied']}, {i['outcome'] or 'open'}" for i in guarded.interventions)
+    delays = guarded.delays()
+    same = "equal" if unguarded.equal and guarded.equal else "DIFFER"
+    return (f"| {scenario} | {layout} | {seed} | {loss(unguarded)} | {loss(guarded)} | {unguarded.peak:.0f} | "
+            f"{guarded.peak:.0f} | {kinds or 'none'} | {guarded.orders} | "
+            f"{statistics.median(delays) if delays else '-'} | {same} | {verdict(unguarded, guarded)} |")
+
+
+def measure_cost(layout, folder):
+    """Step time with gyrostat over the bare twin's, in turns, and collectives per step."""
+    folder.mkdir(parents=True)
+    config = {"norm": "pre", "layers": 4, "lr": 0.003, "steps": 200}
+    with gyrostatd.Daemon(folder, config="policy: {mode: act}\n") as daemon:
+        ranks = launch.Ranks(folder, {"shape": layout, "config": config, "run": "cost", "address": daemon.grpc,
+                                      "allow": ("qk_clip",), "cost": 20})
+        results = ranks.results(DEADLINE_S)
+        daemon.stop()
+    ratio = statistics.median(statistics.median(r["seconds"]) / statistics.median(r["bare_seconds"]) for r in results)
+    own, others = (statistics.median(pair[i] for r in results for pair in r["collectives"][5:]) for i in (0, 1))
+    return ratio, own, others
+
+
+def parse():
+    parser = argparse.ArgumentParser(prog="tests/bench/rescue/run", description=__doc__)
+    parser.add_argument("--all", action="store_true", help="every scenario in every layout with seeds 0, 1 and 2")
+    parser.add_argument("--scenario", choices=sorted(SCENARIOS), action="append")
+    parser.add_argument("--layout", choices=LAYOUTS, action="append")
+    parser.add_argument("--seed", type=int, action="append")
+    parser.add_argument("--cost", action="store_true", help="only what a step costs, and collectives a step")
+    options = parser.parse_args()
+    chosen = options.scenario or list(SCENARIOS)
+    seeds = options.seed or ([0, 1, 2] if options.all else [0])
+    # By default each scenario once, each in another layout.
+    jobs = [(name, layout, seed) for at, name in enumerate(chosen)
+            for layout in options.layout or (LAYOUTS if options.all else [LAYOUTS[at % len(LAYOUTS)]])
+            for seed in seeds]
+    return options, jobs
+
+
+def main():
+    options, jobs = parse()
+    entropy = unigram_entropy(read_text())
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    failed = 0
+    with tempfile.TemporaryDirectory(prefix="gyrostat-rescue-") as scratch:
+        scratch = pathlib.Path(scratch)
+        if not options.cost:
+            print(f"unigram entropy {entropy:.3f} nats: a run above {COLLAPSED:g} of it has collapsed\n\n{HEADER}\n"
+                  f"|{'---|' * HEADER.count(' |')}", flush=True)
+            for name, layout, seed in jobs:
+                unguarded, guarded = (
+                    run_arm(SCENARIOS[name], layout, seed, on, scratch / f"{name}-{layout}-{seed}-{on}", entropy)
+                    for on in (False, True))
+                print(row_of(name, layout, seed, unguarded, guarded), flush=True)
+                failed += not (unguarded.equal and guarded.equal)
+            print()
+        for layout in options.layout or LAYOUTS[:1 if not (options.all or options.cost) else None]:
+            ratio, own, others = measure_cost(layout, scratch / f"cost-{layout}")
+            print(f"{layout}: step time with agreement over bare {ratio:.3f}; collectives a step: the job's own "
+                  f"{own:g}, gyrostat's {others:g}", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
