@@ -51,16 +51,29 @@ class Collectives:
 
 
 def watch(spec, layout, job):
-    """gyrostat as a user would attach it; inert without an address."""
-    shape, config = layout.shape, job.config
-    alpha = [layer.alpha for layer in job.model.layers]
-    place = gyrostat.Place(dp=layout.dp, tp=layout.tp, pp=layout.pp)
-    set_alpha, get_alpha = gyrostat.bound(alpha)
-    return gyrostat.watch(
-        job.model, job.optimizer, job.scheduler, run=spec["run"], address=spec["address"], allow=tuple(spec["allow"]),
-        place=place if shape.tp > 1 or shape.pp > 1 else None, set_alpha=set_alpha, get_alpha=get_alpha,
-        schedule={"kind": "const", "peak": config.lr, "warmup_steps": config.warmup, "total_steps": config.steps},
-        norm_placement=config.norm)
+    """gyrostat as a user would attach it."""
+    shape, config, allow = layout.shape, job.config, tuple(spec["allow"])
+    named = {}
+    if shape.tp > 1 or shape.pp > 1:
+        named["place"] = gyrostat.Place(dp=layout.dp, tp=layout.tp, pp=layout.pp)
+    if {"warmup_extension", "lr_scale"} & set(allow):
+        named["schedule"] = {"kind": "const", "peak": config.lr, "warmup_steps": config.warmup,
+                             "total_steps": config.steps}
+    if "deepnorm_alpha" in allow:
+        named["set_alpha"], named["get_alpha"] = alpha_of(job.model)
+    return gyrostat.watch(job.model, job.optimizer, job.scheduler, run=spec["run"], address=spec["address"],
+                          allow=allow, **named)
+
+
+def alpha_of(stage):
+    """(set_alpha, get_alpha) of the layers of this stage, which are numbered over the whole model."""
+    def tensor(layer):
+        return stage.layers[layer - stage.first].alpha
+
+    def set_alpha(layer, value):
+        tensor(layer).fill_(value)
+
+    return set_alpha, lambda layer: float(tensor(layer))
 
 
 def digest(model):
@@ -112,7 +125,8 @@ def train(spec, layout, text):
 
 
 def main():
-    logging.basicConfig(format="%(message)s", level=logging.INFO)
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("gyrostat").setLevel(logging.INFO)
     spec, rank = json.loads(pathlib.Path(sys.argv[1]).read_text()), int(sys.argv[2])
     shape = Shape.parse(spec["shape"])
     torch.set_num_threads(1)
