@@ -4,11 +4,13 @@ import argparse
 import dataclasses
 import os
 import pathlib
+import socket
 import statistics
 import sys
 import tempfile
 
 import gyrostatd
+import killing
 import launch
 from job import read_text, unigram_entropy
 from layout import Shape
@@ -140,6 +142,26 @@ def measure_cost(layout, folder):
     return ratio, own, others
 
 
+def soak(seed, interventions, kills, folder):
+    """A job that is killed again and again; returns whether its replicas stayed equal."""
+    folder.mkdir(parents=True)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    config = f"policy: {{mode: act, qk_clip: {{tau: {TAU:g}}}}}\n"
+    with gyrostatd.Daemon(folder, config=config, grpc_port=port) as daemon:
+        whom = [("rank", "leader", "daemon")[at % 3] for at in range(kills)]
+        outcome = killing.run(folder, daemon, seed, whom, interventions, every=20)
+        daemon.stop()
+    killed = ", ".join(f"{count} times the {whom}" for whom, count in outcome.killed.items())
+    print(f"seed {seed}: {outcome.interventions} live interventions over {outcome.attempts} attempts; killed {killed}; "
+          f"{outcome.boundaries} boundaries and {outcome.checkpoints} checkpoints compared between replicas, "
+          f"{len(outcome.faults)} differ; peak logit {outcome.peak:.0f} at tau {TAU:g}", flush=True)
+    for fault in outcome.faults[:10]:
+        print(f"  {fault}")
+    return not outcome.faults
+
+
 def parse():
     parser = argparse.ArgumentParser(prog="tests/bench/rescue/run", description=__doc__)
     parser.add_argument("--all", action="store_true", help="every scenario in every layout with seeds 0, 1 and 2")
@@ -147,6 +169,9 @@ def parse():
     parser.add_argument("--layout", choices=LAYOUTS, action="append")
     parser.add_argument("--seed", type=int, action="append")
     parser.add_argument("--cost", action="store_true", help="only what a step costs, and collectives a step")
+    parser.add_argument("--soak", type=int, metavar="SEED", help="only a job whose ranks, leader and daemon are killed")
+    parser.add_argument("--interventions", type=int, default=250, help="of the soak, at least")
+    parser.add_argument("--kills", type=int, default=12, help="of the soak")
     options = parser.parse_args()
     chosen = options.scenario or list(SCENARIOS)
     seeds = options.seed or ([0, 1, 2] if options.all else [0])
@@ -164,6 +189,8 @@ def main():
     failed = 0
     with tempfile.TemporaryDirectory(prefix="gyrostat-rescue-") as scratch:
         scratch = pathlib.Path(scratch)
+        if options.soak is not None:
+            return 0 if soak(options.soak, options.interventions, options.kills, scratch / "soak") else 1
         if not options.cost:
             print(f"unigram entropy {entropy:.3f} nats: a run above {COLLAPSED:g} of it has collapsed\n\n{HEADER}\n"
                   f"|{'---|' * HEADER.count(' |')}", flush=True)
