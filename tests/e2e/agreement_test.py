@@ -43,7 +43,8 @@ def test_replicas_stay_equal_while_ranks_leader_and_daemon_are_killed(tmp_path):
 
 
 def test_a_replica_that_differs_once_is_found(tmp_path):
-    rows = [{"attempt": 1, "step": step, "digest": f"d{step}", "changed": step == 3, "peak": 1.0} for step in range(1, 6)]
+    rows = [{"attempt": 1, "step": step, "digest": f"d{step}", "changed": step == 3, "peak": 1.0}
+            for step in range(1, 6)]
     for rank in range(4):
         mine = [{**row, "digest": "other"} if (rank, row["step"]) == (3, 4) else row for row in rows]
         (tmp_path / f"seen{rank}.jsonl").write_text("\n".join(map(json.dumps, mine)) + '\n{"attempt": 1, "st')

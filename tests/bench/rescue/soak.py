@@ -1,8 +1,8 @@
 """One rank of a job that is killed and comes back, as a process: soak.py SPEC.json RANK.
 
 SPEC: as rank.py's, with "attempt" (a number) and "every" (steps between checkpoints). Goes on from the last complete
-checkpoint in OUT, and until OUT/stop is there at a checkpoint. Each boundary is a line in OUT/seen<RANK>.jsonl: attempt,
-step, the digest of the weights after it, and whether gyrostat changed them in it.
+checkpoint in OUT, and until OUT/stop is there at a checkpoint. Each boundary is a line in OUT/seen<RANK>.jsonl:
+attempt, step, the digest of the weights after it, and whether gyrostat changed them in it.
 """
 
 import hashlib
@@ -61,7 +61,7 @@ class Soak:
         dist.barrier()
 
     def save(self):
-        """(digest of gyrostat's state, whether this is the last one). A checkpoint counts once all ranks wrote theirs."""
+        """(digest of gyrostat's state, whether to stop). A checkpoint counts once all ranks have written theirs."""
         state = self.monitor.state_dict()
         here = self.folder / "checkpoint" / str(self.job.steps_done)
         here.mkdir(parents=True, exist_ok=True)
