@@ -1,29 +1,14 @@
 #include "remedy/deepnorm.h"
 
-#include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 
 namespace gyrostat::remedy {
 namespace {
 
-using model::Boundary;
-
 constexpr uint64_t kLayersMax = 100000;
 
-std::string Text(double value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.9g", value);
-  return text;
-}
-
 bool IsAlpha(double alpha) { return std::isfinite(alpha) && alpha >= std::numeric_limits<double>::min(); }
-
-std::string CheckVersion(uint64_t expected, uint64_t version) {
-  if (expected == version) return {};
-  return "the order expects version " + std::to_string(expected) + ", the register is at " + std::to_string(version);
-}
 
 // A stack by itself of N layers: alpha = (2N)^(1/4), beta = (8N)^(-1/4).
 DeepNormConstants Alone(double layers, uint64_t count) {
@@ -31,9 +16,6 @@ DeepNormConstants Alone(double layers, uint64_t count) {
   c.budget = UpdateBudget(2 * count, c.alpha, c.beta);
   return c;
 }
-
-// How far ln(alpha) has to go, in ticks: the bound and the ramp count the same.
-Ticks Distance(double from, double to) { return LnTicks(std::max(from, to)) - LnTicks(std::min(from, to)); }
 
 }  // namespace
 
@@ -73,51 +55,6 @@ std::optional<DeepNorm> DeepNormFor(DeepNormArch arch, uint64_t layers, uint64_t
 }
 
 double AlphaSensitivity(double rho) { return std::isfinite(rho) ? rho / (1 + rho * rho) : 0; }
-
-double AlphaAt(const AlphaRamp& ramp, Boundary at) {
-  if (at <= ramp.first || ramp.from == ramp.to) return at < ramp.first || ramp.length != 0 ? ramp.from : ramp.to;
-  const uint64_t gone = at - ramp.first;
-  if (gone >= ramp.length) return ramp.to;
-  // Counted from the larger end, since ExpMinus only shrinks.
-  const auto length = static_cast<Ticks>(ramp.length);
-  const auto left = static_cast<Ticks>(ramp.to > ramp.from ? ramp.length - gone : gone);
-  const double shrunk = std::max(ramp.from, ramp.to) * ExpMinus(Distance(ramp.from, ramp.to) * left / length);
-  return std::clamp(shrunk, std::min(ramp.from, ramp.to), std::max(ramp.from, ramp.to));
-}
-
-std::string AlphaRegister::Write(double to, uint32_t length, Boundary at, uint64_t expected) {
-  if (std::string why = CheckVersion(expected, version_); !why.empty()) return why;
-  if (!IsAlpha(to)) return "alpha is " + Text(to) + ", wanted a finite number above 0";
-  if (length < 1 || length > kAlphaRampMax)
-    return "the ramp is " + std::to_string(length) + " boundaries long, wanted 1 to " + std::to_string(kAlphaRampMax);
-  if (version_ != 0 && Ramping(at))
-    return "the last ramp runs until boundary " + std::to_string(ramp_.first + ramp_.length) +
-           ", wanted an order after it";
-  const double from = At(at);
-  if (Distance(from, to) > LnTicks(kAlphaStepMax))
-    return "alpha goes from " + Text(from) + " to " + Text(to) + ", wanted at most a factor of " + Text(kAlphaStepMax);
-  ramp_ = {from, to, at, length};
-  ++version_;
-  return {};
-}
-
-bool AlphaRegister::IsSound() const {
-  return IsAlpha(ramp_.from) && IsAlpha(ramp_.to) && ramp_.length <= kAlphaRampMax &&
-         Distance(ramp_.from, ramp_.to) <= LnTicks(kAlphaStepMax);
-}
-
-std::string BetaRegister::Write(double to, uint64_t expected, float* factor) {
-  if (std::string why = CheckVersion(expected, version_); !why.empty()) return why;
-  if (!(to > 0 && to <= value_)) return "beta is " + Text(to) + ", wanted above 0 and at most " + Text(value_);
-  const double quotient = to / value_;
-  if (quotient < kBetaFactorMin)
-    return "beta goes from " + Text(value_) + " to " + Text(to) + ", wanted at most a factor of " +
-           Text(1 / kBetaFactorMin);
-  *factor = static_cast<float>(quotient);
-  value_ = to;
-  ++version_;
-  return {};
-}
 
 std::optional<float> FoldFactor(double declared_alpha, double alpha) {
   if (!IsAlpha(declared_alpha) || !IsAlpha(alpha)) return std::nullopt;

@@ -2,19 +2,18 @@
 // means. x_(l+1) = LN(alpha x_l + G_l(x_l)). Source of every rule here: methods.md §4, protocol.md §7.
 //
 // Raising alpha is function-changing: it scales every branch of the layer by alpha_old / alpha_new. It is ramped, and
-// becomes part of the checkpoint. The function-preserving variant rescued nothing and is not built.
+// becomes part of the checkpoint. The function-preserving variant rescued nothing and is not built. Beta is a factor on
+// what the job's own initialisation made of the branches' weights: W_v (its rows of a fused QKV), W_o, W_1, W_2, a gate's
+// W_3, and the biases of the output maps W_o and W_2 (methods.md §4.2; not Q and K); all at one boundary, never up.
+// Both are registers (registers.h), within these bounds.
 //
-// Pure; thread-safe but for the registers; no allocation but in sentences. What touches weights (AlphaAt, BetaFactor,
-// FoldFactor) uses integers and IEEE division alone: the same bits on every machine.
+// Pure; thread-safe; no allocation but in sentences. FoldFactor, which touches weights, uses IEEE division alone: the
+// same bits on every machine.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
-
-#include "base/archive.h"
-#include "model/ids.h"
-#include "remedy/ticks.h"
 
 namespace gyrostat::remedy {
 
@@ -46,70 +45,6 @@ inline constexpr uint32_t kAlphaRampDefault = 50;  // Boundaries; measured on de
 inline constexpr uint32_t kAlphaRampMax = 200;     // ... where slower ramps rescued less and less.
 inline constexpr double kAlphaStepMax = 5;         // |delta ln alpha| <= ln 5 in one order.
 inline constexpr double kBetaFactorMin = 0.1;      // As much as one clip may take.
-
-// Alpha of one sub-layer, on its way. Geometric: from (to / from)^(k / length), k boundaries after `first`.
-struct AlphaRamp {
-  double from = 1, to = 1;        // Finite, above 0.
-  model::Boundary first = 0;      // Up to here alpha is `from`.
-  uint32_t length = kAlphaRampDefault;  // From `first` + length on it is `to`, exactly.
-
-  bool operator==(const AlphaRamp&) const = default;
-  template <class Archive>
-  void Fields(Archive& a) { a(from, to, first, length); }
-};
-
-// Alpha at that boundary, the same bits on every machine; between `from` and `to`, monotone.
-double AlphaAt(const AlphaRamp& ramp, model::Boundary at);
-
-// One sub-layer's alpha. The same on every rank.
-class AlphaRegister {
- public:
-  explicit AlphaRegister(double alpha = 1) : ramp_{alpha, alpha, 0, 0} {}
-
-  double At(model::Boundary at) const { return AlphaAt(ramp_, at); }
-  bool Ramping(model::Boundary at) const { return at < ramp_.first || at - ramp_.first < ramp_.length; }
-  uint64_t version() const { return version_; }
-  const AlphaRamp& ramp() const { return ramp_; }
-
-  // Empty: alpha goes to `to` over `length` boundaries from `at` on. Otherwise nothing changed, and why: out of bounds
-  // (refused, never clamped), still on the last ramp, or `expected` is not the version.
-  std::string Write(double to, uint32_t length, model::Boundary at, uint64_t expected);
-
-  template <class Archive>
-  void Fields(Archive& a) {
-    a(version_, ramp_);
-    if constexpr (Archive::kLoading)
-      if (!IsSound()) a.Fail();
-  }
-
- private:
-  bool IsSound() const;
-  uint64_t version_ = 0;
-  AlphaRamp ramp_;
-};
-
-// The residual branches' weights, as a factor B on what the job's own initialisation made: W_v (its rows of a fused
-// QKV), W_o, W_1, W_2, a gate's W_3, and the biases of the output maps W_o and W_2 (methods.md §4.2; not Q and K). All
-// at one boundary; B never rises.
-class BetaRegister {
- public:
-  double value() const { return value_; }
-  uint64_t version() const { return version_; }
-
-  // Empty: `*factor` in (0, 1] goes on the weights and the register stands at `to`. Otherwise nothing changed, and why.
-  std::string Write(double to, uint64_t expected, float* factor);
-
-  template <class Archive>
-  void Fields(Archive& a) {
-    a(version_, value_);
-    if constexpr (Archive::kLoading)
-      if (!(value_ > 0 && value_ <= 1)) a.Fail();
-  }
-
- private:
-  uint64_t version_ = 0;
-  double value_ = 1;
-};
 
 // At export: W_o, b_o, W_2 and b_2 of a sub-layer times this restore the declared alpha with the same function (up to
 // the norm's eps). Nothing unless both are finite and above 0.

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <limits>
 
-#include "base/archive.h"
 
 namespace gyrostat::remedy {
 namespace {
@@ -93,92 +92,6 @@ TEST(AlphaSensitivity, IsWhatTheFunctionReallyDoes) {
   }
   EXPECT_EQ(AlphaSensitivity(1), 0.5);
   EXPECT_EQ(AlphaSensitivity(kInfinity), 0);
-}
-
-TEST(AlphaAt, IsGeometricAndEndsExactly) {
-  const AlphaRamp ramp{1, 4, 100, 50};
-  EXPECT_EQ(AlphaAt(ramp, 0), 1);
-  EXPECT_EQ(AlphaAt(ramp, 100), 1);
-  EXPECT_NEAR(AlphaAt(ramp, 125), 2, 4e-6);
-  EXPECT_EQ(AlphaAt(ramp, 150), 4);
-  EXPECT_EQ(AlphaAt(ramp, 1000000), 4);
-  for (model::Boundary at = 101; at <= 150; ++at) {
-    EXPECT_NEAR(AlphaAt(ramp, at) / AlphaAt(ramp, at - 1), std::pow(4, 1.0 / 50), 4e-6) << at;
-    EXPECT_NEAR(AlphaAt(ramp, at), std::pow(4, static_cast<double>(at - 100) / 50), 1e-5);
-  }
-}
-
-TEST(AlphaAt, FallsAsItRises) {
-  const AlphaRamp up{1.25, 2.21, 7, 20}, down{2.21, 1.25, 7, 20};
-  for (model::Boundary k = 1; k < 20; ++k) {
-    EXPECT_NEAR(AlphaAt(down, 7 + k), AlphaAt(up, 27 - k), 4e-6);
-    EXPECT_LT(AlphaAt(down, 7 + k), AlphaAt(down, 6 + k));
-  }
-  EXPECT_EQ(AlphaAt(down, 27), 1.25);
-}
-
-TEST(AlphaAt, HasTheSameBitsEverywhere) {
-  // Integers and one product: whoever computes something else has changed what checkpoints mean.
-  EXPECT_EQ(AlphaAt({1, 4, 0, 50}, 1), 0x1.07327c9cea4e7p+0);
-  EXPECT_EQ(AlphaAt({1, 2.2133638394006434, 10, 50}, 33), 0x1.70f2821286540p+0);
-}
-
-TEST(AlphaRegister, RefusesWhatIsOutOfBounds) {
-  AlphaRegister alpha(1);
-  EXPECT_EQ(alpha.Write(5.01, 50, 10, 0), "alpha goes from 1 to 5.01, wanted at most a factor of 5");
-  EXPECT_EQ(alpha.Write(0.199, 50, 10, 0), "alpha goes from 1 to 0.199, wanted at most a factor of 5");
-  EXPECT_EQ(alpha.Write(2, 0, 10, 0), "the ramp is 0 boundaries long, wanted 1 to 200");
-  EXPECT_EQ(alpha.Write(2, 201, 10, 0), "the ramp is 201 boundaries long, wanted 1 to 200");
-  for (const double bad : {kNan, kInfinity, -kInfinity, 0.0, -1.0}) EXPECT_NE(alpha.Write(bad, 50, 10, 0), "") << bad;
-  EXPECT_EQ(alpha.version(), 0u);
-  EXPECT_EQ(alpha.At(1000), 1);
-  EXPECT_EQ(alpha.Write(5, 200, 10, 0), "");
-  EXPECT_EQ(alpha.At(210), 5);
-}
-
-TEST(AlphaRegister, TakesOneOrderAtATime) {
-  AlphaRegister alpha(1);
-  ASSERT_EQ(alpha.Write(4, 50, 10, 0), "");
-  EXPECT_EQ(alpha.Write(4, 50, 10, 0), "the order expects version 0, the register is at 1") << "delivered twice";
-  EXPECT_EQ(alpha.Write(5, 50, 59, 1), "the last ramp runs until boundary 60, wanted an order after it");
-  EXPECT_TRUE(alpha.Ramping(59));
-  ASSERT_EQ(alpha.Write(5, 50, 60, 1), "");
-  EXPECT_EQ(alpha.At(60), 4);
-  EXPECT_EQ(alpha.At(110), 5);
-}
-
-TEST(AlphaRegister, ComesBackInTheMiddleOfARamp) {
-  AlphaRegister alpha(1);
-  ASSERT_EQ(alpha.Write(3, 50, 10, 0), "");
-  base::ByteWriter out;
-  base::SaveTo(&out, alpha);
-  AlphaRegister back;
-  base::ByteReader in(out.bytes());
-  ASSERT_TRUE(base::LoadFrom(&in, &back));
-  for (model::Boundary at = 0; at < 70; ++at) EXPECT_EQ(back.At(at), alpha.At(at));
-  EXPECT_EQ(back.version(), 1u);
-  // A state that no order could have made.
-  for (const AlphaRamp odd : {AlphaRamp{1, 9, 0, 50}, AlphaRamp{kNan, 1, 0, 50}, AlphaRamp{1, 2, 0, 201}}) {
-    base::ByteWriter bad;
-    base::SaveTo(&bad, uint64_t{1});
-    base::SaveTo(&bad, odd);
-    base::ByteReader reader(bad.bytes());
-    EXPECT_FALSE(base::LoadFrom(&reader, &back));
-  }
-}
-
-TEST(BetaRegister, NeverRisesAndAppliesOnce) {
-  BetaRegister beta;
-  float factor = 0;
-  EXPECT_EQ(beta.Write(0.32, 0, &factor), "");
-  EXPECT_EQ(factor, 0.32f);
-  EXPECT_EQ(beta.Write(0.32, 0, &factor), "the order expects version 0, the register is at 1");
-  EXPECT_EQ(beta.Write(0.4, 1, &factor), "beta is 0.4, wanted above 0 and at most 0.32");
-  EXPECT_EQ(beta.Write(0.16, 1, &factor), "");
-  EXPECT_EQ(factor, 0.5f);
-  EXPECT_EQ(beta.Write(0.015, 2, &factor), "beta goes from 0.16 to 0.015, wanted at most a factor of 10");
-  for (const double bad : {kNan, kInfinity, 0.0, -0.1}) EXPECT_NE(beta.Write(bad, 2, &factor), "");
-  EXPECT_EQ(beta.value(), 0.16);
 }
 
 TEST(FoldFactor, RestoresTheDeclaredAlphaWithTheSameFunction) {

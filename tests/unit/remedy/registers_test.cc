@@ -24,6 +24,28 @@ TEST(Registers, ARampIsGeometricAndEndsWhereItWasSent) {
   EXPECT_NEAR(file.at(0).At(225), 4, 1e-5);
 }
 
+TEST(Registers, ARampFallsAsItRises) {
+  const Register up{.from = 1.25f, .to = 2.21f, .first = 7, .ramp = 20}, down{2.21f, 1.25f, 7, 20};
+  for (model::Boundary k = 1; k < 20; ++k) {
+    EXPECT_NEAR(down.At(7 + k), up.At(27 - k), 4e-6);
+    EXPECT_NEAR(up.At(7 + k) / up.At(6 + k), std::pow(2.21 / 1.25, 1.0 / 20), 4e-6) << k;
+    EXPECT_LT(down.At(7 + k), down.At(6 + k));
+  }
+  EXPECT_EQ(down.At(27), 1.25f);
+  EXPECT_EQ(down.At(1000000), 1.25f);
+}
+
+TEST(Registers, ARampHasTheSameBitsEverywhere) {
+  // Integers and one division: whoever computes something else has changed what checkpoints mean.
+  EXPECT_EQ((Register{.from = 1, .to = 4, .first = 0, .ramp = 50}.At(1)), 0x1.07326cp+0f);
+  EXPECT_EQ((Register{.from = 1, .to = 2.2133638394006434f, .first = 10, .ramp = 50}.At(33)), 0x1.70f27p+0f);
+}
+
+TEST(Registers, BetasMoveAtOnceWhateverTheRampOfTheirOrder) {
+  EXPECT_EQ(RampOf(kRegisterAlphas + 1023, 50), 50u);
+  EXPECT_EQ(RampOf(kRegisterBetas, 50), 0u);
+}
+
 TEST(Registers, ANewSetBeginsWhereTheRampStands) {
   RegisterFile file = SomeFile();
   file.Set(0, 8, 50, 100);

@@ -305,5 +305,37 @@ TEST(CheckExtension, JudgesWhatAnOrderBrings) {
   EXPECT_NE(CheckExtension(good, 1, 0), "");
 }
 
+TEST(LrEnvelope, GoesOnInAnAttemptThatCountsOtherwise) {
+  const WarmupExtension notch{.ray = {.boundary = 150, .rate = 3e-4, .slope = 1e-6, .until = 700},
+                              .fall = Fall{.boundary = 100, .length = 50, .floor = 0.3}};
+  for (const int64_t shift : {-160, -120, -50, 0, 30}) {
+    LrEnvelope before, after;
+    ASSERT_TRUE(before.Add(notch, 0));
+    ASSERT_TRUE(before.Scale(0.5, 170, 1));
+    after = before;
+    after.Shift(shift);
+    EXPECT_EQ(after.hash() == before.hash(), shift == 0);
+    for (model::Boundary b = 165; b < 800; ++b) {
+      const auto there = static_cast<model::Boundary>(static_cast<int64_t>(b) + shift);
+      EXPECT_NEAR(after.Rate(1e-3, there), before.Rate(1e-3, b), 1e-15) << shift << " " << b;
+    }
+  }
+  // In the middle of the fall.
+  LrEnvelope before, after;
+  ASSERT_TRUE(before.Add(notch, 0));
+  after = before;
+  after.Shift(-120);
+  for (model::Boundary b = 120; b < 160; ++b) EXPECT_NEAR(after.Rate(1e-3, b - 120), before.Rate(1e-3, b), 1e-15) << b;
+  EXPECT_TRUE(after.Advance(1e-3, 30));
+}
+
+TEST(LrEnvelope, AScaleThatIsOverIsOver) {
+  LrEnvelope envelope;
+  ASSERT_TRUE(envelope.Scale(0.5, 40, 0));
+  envelope.Shift(-50);
+  EXPECT_EQ(envelope.Rate(1, 0), 1);
+  EXPECT_TRUE(envelope.idle());
+}
+
 }  // namespace
 }  // namespace gyrostat::remedy
