@@ -3,8 +3,9 @@
 //
 // Raising alpha is function-changing: it scales every branch of the layer by alpha_old / alpha_new. It is ramped, and
 // becomes part of the checkpoint. The function-preserving variant rescued nothing and is not built. Beta is a factor on
-// what the job's own initialisation made of the branches' weights: W_v (its rows of a fused QKV), W_o, W_1, W_2, a gate's
-// W_3, and the biases of the output maps W_o and W_2 (methods.md §4.2; not Q and K); all at one boundary, never up.
+// what the job's own initialisation made of the branches' weights: W_v (its rows of a fused QKV), W_o, W_1, W_2, a
+// gate's W_3, and the biases of the output maps W_o and W_2 (methods.md §4.2; not Q and K); all at one boundary, never
+// up.
 // Both are registers (registers.h), within these bounds.
 //
 // Pure; thread-safe; no allocation but in sentences. FoldFactor, which touches weights, uses IEEE division alone: the

@@ -16,9 +16,9 @@ std::string At(uint32_t rank, model::Boundary b) {
 
 }  // namespace
 
-StateView ViewOf(const client::Agreement& rank, float alpha) {
+StateView ViewOf(const client::Agreement& rank, float alpha, double rate) {
   StateView view{.epoch = rank.epoch(), .local_tau = rank.local().tau, .local_version = rank.local_version(),
-                 .alpha = alpha, .unsure = rank.unsure()};
+                 .alpha = alpha, .rate = rate, .unsure = rank.unsure()};
   for (uint32_t layer = 0; layer < rank.ledger().layers(); ++layer)
     for (uint32_t head = 0; head < rank.ledger().heads(); ++head)
       view.ledger.push_back(rank.ledger().At(layer, head));
@@ -32,7 +32,7 @@ void Tally::Add(const Tally& o) {
   local += o.local, refused += o.refused, voided += o.voided, held += o.held, foreign += o.foreign;
   registers += o.registers, acks_applied += o.acks_applied, acks_expired += o.acks_expired;
   acks_refused += o.acks_refused, acks_failed += o.acks_failed, acks_other += o.acks_other;
-  at_the_edge += o.at_the_edge;
+  at_the_edge += o.at_the_edge, alphas += o.alphas, rays += o.rays, scales += o.scales, skips += o.skips;
 }
 
 std::string Tally::ToString() const {
@@ -40,10 +40,12 @@ std::string Tally::ToString() const {
   const auto n = [](uint64_t x) { return static_cast<unsigned long long>(x); };
   std::snprintf(text, sizeof(text),
                 "%llu boundaries in %llu attempts and %llu more epochs, %llu UNSURE; orders in R: %llu applied, "
-                "%llu void, %llu refused, %llu held, %llu foreign; %llu register sets, %llu local clips; acks: %llu "
+                "%llu void, %llu refused, %llu held, %llu foreign; %llu register sets (%llu alpha, %llu ray, %llu "
+                "scale, %llu skip), %llu local clips; acks: %llu "
                 "applied (%llu at their last boundary), %llu expired, %llu refused, %llu failed, %llu other",
                 n(boundaries), n(attempts), n(epochs), n(unsure), n(applied), n(voided), n(refused), n(held),
-                n(foreign), n(registers), n(local), n(acks_applied), n(at_the_edge), n(acks_expired), n(acks_refused),
+                n(foreign), n(registers), n(alphas), n(rays), n(scales), n(skips),
+                n(local), n(acks_applied), n(at_the_edge), n(acks_expired), n(acks_refused),
                 n(acks_failed), n(acks_other));
   return text;
 }
@@ -52,7 +54,7 @@ void Checker::Violate(const std::string& what) {
   if (violation_.empty()) violation_ = what;
 }
 
-void Checker::BeginAttempt(const model::AttemptId& attempt, const StateView& begin) {
+void Checker::BeginAttempt(const model::AttemptId& attempt, const StateView& begin, const RegisterTruth& registers) {
   ++tally.attempts;
   attempt_ = attempt;
   rounds_.clear();
@@ -60,12 +62,15 @@ void Checker::BeginAttempt(const model::AttemptId& attempt, const StateView& beg
   failed_.clear();
   apply_failed_.clear();
   truth_.assign(plan_->ranks(), begin);
+  for (StateView& each : truth_) each.registers = registers.registers;
+  register_truth_.assign(plan_->ranks(), registers);
   diverged_.assign(plan_->ranks(), false);
   epoch_begins_ = 1;
 }
 
-void Checker::OnNewEpoch(uint32_t rank, model::Boundary after, const StateView& begin) {
-  epochs_[{rank, after + 1}] = begin;
+void Checker::OnNewEpoch(uint32_t rank, model::Boundary after, const StateView& begin,
+                         const RegisterTruth& registers) {
+  epochs_[{rank, after + 1}] = {begin, registers};
   if (rank == 0) ++tally.epochs;
 }
 
@@ -104,7 +109,19 @@ void Checker::Complete(model::Boundary b) {
   Round& round = rounds_[b];
   const bool begins = epochs_.contains({0, b});
   for (uint32_t r = 0; r < plan_->ranks(); ++r)
-    if (const auto epoch = epochs_.find({r, b}); epoch != epochs_.end()) truth_[r] = epoch->second;
+    if (const auto epoch = epochs_.find({r, b}); epoch != epochs_.end()) {
+      truth_[r] = epoch->second.state;
+      register_truth_[r] = epoch->second.registers;
+      truth_[r].registers = register_truth_[r].registers;
+    }
+  for (uint32_t r = 0; r < plan_->ranks(); ++r) {
+    const FillView& fill = round.fills[r];
+    const auto at = static_cast<int64_t>(b);
+    const double rate = register_truth_[r].Rate(fill.base, at);
+    // Rounded otherwise; that the ranks' own are equal bit by bit is asked where states are.
+    truth_[r].rate = std::abs(rate - fill.state.rate) <= 1e-9 * rate ? fill.state.rate : rate;
+    register_truth_[r].Passed(fill.base, at);
+  }
   if (begins) epoch_begins_ = b;
   round.lambda = truth_[0].ledger;
   const auto before = rounds_.find(b - 1);
@@ -126,14 +143,7 @@ void Checker::Complete(model::Boundary b) {
         truth_[r].unsure = true;
         diverged_[r] = true;
       } else if (effect.acts) {
-        truth_[r].ledger = effect.ledger;
-        if (effect.sets_local) truth_[r].local_tau = static_cast<double>(of.proposal->tau), ++truth_[r].local_version;
-        if (effect.sets_registers)
-          for (const client::ProposalEntry& e : of.proposal->entries) {
-            remedy::Register& reg = truth_[r].registers[e.what];
-            const float from = reg.version == 0 ? 1 : reg.At(b);
-            reg = {from, e.value, static_cast<int64_t>(b), of.proposal->ramp, reg.version + 1};
-          }
+        Move(r, b, of, effect);
       }
     }
     if (effect.acts && of.proposal) CheckExpiry(b, *of.proposal);
@@ -148,11 +158,23 @@ void Checker::Complete(model::Boundary b) {
   CompareWeights(b, round);
 }
 
-void Checker::OnSaved(model::Boundary b, const model::LedgerDelta& ledger) {
+void Checker::Move(uint32_t rank, model::Boundary b, const Round& of, const Effect& effect) {
+  StateView& truth = truth_[rank];
+  truth.ledger = effect.ledger;
+  if (effect.sets_local) truth.local_tau = static_cast<double>(of.proposal->tau), ++truth.local_version;
+  if (!effect.sets_registers) return;
+  register_truth_[rank].Apply(*of.proposal, b);
+  truth.registers = register_truth_[rank].registers;
+}
+
+void Checker::OnSaved(model::Boundary b, const client::RestoredState& state) {
+  const model::LedgerDelta& ledger = state.ledger;
   std::vector<remedy::Ticks> dense(plan_->head_count(), 0);
   for (size_t i = 0; i < ledger.size(); ++i) dense[ledger.layer[i] * plan_->heads + ledger.head[i]] = ledger.ticks[i];
   if (rounds_[b].after.empty() || rounds_[b].after[0].ledger != dense)
     Violate("I8: the state saved after boundary " + std::to_string(b) + " is not its ledger");
+  if (state.boundary != b || !register_truth_[0].IsIn(state, b))
+    Violate("I8: the state saved after boundary " + std::to_string(b) + " is not its registers and envelope");
 }
 
 Checker::Effect Checker::Decide(model::Boundary b, const Round& of, const StateView& state) {
@@ -162,8 +184,10 @@ Checker::Effect Checker::Decide(model::Boundary b, const Round& of, const StateV
     const Proposal& p = *of.proposal;
     if (p.kind == ProposalKind::kClip)
       DecideClip(b, p, &effect, state);
+    else if (p.intervention == model::InterventionKind::kQkClip)
+      DecideLocalRegister(p, state, &effect);
     else
-      DecideRegisters(b, p, state, &effect);
+      DecideRegisters(b, p, &effect);
   }
   if (state.local_tau > 0 && !effect.sets_local) AddLocal(of, state, &effect);
   return effect;
@@ -232,32 +256,35 @@ void Checker::AddLocal(const Round& of, const StateView& state, Effect* effect) 
   for (size_t h = 0; h < with.size(); ++h) effect->ledger[h] = std::max(effect->ledger[h], with[h]);
 }
 
-void Checker::DecideRegisters(model::Boundary b, const Proposal& p, const StateView& state, Effect* effect) {
-  if (p.intervention == model::InterventionKind::kQkClip) {
-    const bool grouped = plan_->kv_heads != plan_->heads;
-    const bool right = (p.tau == 0 || static_cast<double>(p.tau) >= settings_->tau_min) && p.split == 0.5f &&
-                       p.variant == (grouped ? model::ClipVariant::kGroupMin : model::ClipVariant::kMha) &&
-                       p.entries.size() == 1 && p.entries[0].what == 0 && p.entries[0].value == p.tau;
-    if (!right) ++tally.refused;
-    effect->sets_local = right && p.entries[0].stamp == state.local_version;
-    if (right && !effect->sets_local) ++tally.voided;
-  } else {
-    bool right = p.intervention == model::InterventionKind::kDeepnormAlpha && !p.entries.empty() && p.ramp <= 200;
-    bool current = true;
-    for (size_t i = 0; i < p.entries.size(); ++i) {
-      const client::ProposalEntry& e = p.entries[i];
-      const auto set = state.registers.find(e.what);
-      const float now = set == state.registers.end() ? 1 : set->second.At(b);
-      right &= e.what >= 64 && e.what < 64 + plan_->layers && (i == 0 || e.what > p.entries[i - 1].what);
-      right &= e.value > 0 && e.value <= 5 * now && now <= 5 * e.value;
-      current &= e.stamp == (set == state.registers.end() ? 0 : set->second.version);
-    }
-    if (!right) ++tally.refused;
-    effect->sets_registers = right && current;
-    if (right && !current) ++tally.voided;
-  }
-  effect->acts = effect->sets_local || effect->sets_registers;
+void Checker::DecideLocalRegister(const Proposal& p, const StateView& state, Effect* effect) {
+  const bool grouped = plan_->kv_heads != plan_->heads;
+  const bool right = (p.tau == 0 || static_cast<double>(p.tau) >= settings_->tau_min) && p.split == 0.5f &&
+                     p.variant == (grouped ? model::ClipVariant::kGroupMin : model::ClipVariant::kMha) &&
+                     p.entries.size() == 1 && p.entries[0].what == 0 && p.entries[0].value == p.tau;
+  if (!right) ++tally.refused;
+  effect->acts = effect->sets_local = right && p.entries[0].stamp == state.local_version;
+  if (right && !effect->sets_local) ++tally.voided;
   if (effect->acts) ++tally.registers;
+}
+
+void Checker::DecideRegisters(model::Boundary b, const Proposal& p, Effect* effect) {
+  // All ranks that may act stand where the first does.
+  switch (register_truth_[0].Judge(*plan_, p, b)) {
+    case RegisterTruth::Verdict::kRefuse:
+      ++tally.refused;
+      return;
+    case RegisterTruth::Verdict::kVoid:
+      ++tally.voided;
+      return;
+    case RegisterTruth::Verdict::kApply:
+      break;
+  }
+  effect->acts = effect->sets_registers = true;
+  ++tally.registers;
+  tally.alphas += p.intervention == model::InterventionKind::kDeepnormAlpha;
+  tally.rays += p.intervention == model::InterventionKind::kWarmupExtension;
+  tally.scales += p.intervention == model::InterventionKind::kLrScale;
+  tally.skips += p.intervention == model::InterventionKind::kSkipStep;
 }
 
 void Checker::CheckExpiry(model::Boundary b, const Proposal& p) {
@@ -284,6 +311,9 @@ void Checker::CompareState(uint32_t rank, model::Boundary b, const StateView& se
   if (seen.local_tau != wanted.local_tau || seen.local_version != wanted.local_version)
     what += "I1: local tau is " + std::to_string(seen.local_tau) + ", wanted " + std::to_string(wanted.local_tau);
   if (seen.registers != wanted.registers) what += "I1: registers are not what was agreed on";
+  if (seen.rate != wanted.rate)
+    what += "I1: the rate is " + std::to_string(seen.rate * 1e6) + "e-6, wanted " + std::to_string(wanted.rate * 1e6) +
+            "e-6";
   if (seen.unsure != wanted.unsure) what += seen.unsure ? "UNSURE without cause" : "goes on as if it were sure";
   Violate(what);
 }

@@ -16,6 +16,7 @@
 #include "client/src/agreement/leader_desk.h"
 #include "client/src/settings.h"
 #include "simulation/plan.h"
+#include "simulation/register_truth.h"
 
 namespace gyrostat::simulation {
 
@@ -27,14 +28,16 @@ struct StateView {
   uint32_t local_version = 0;
   std::map<uint32_t, remedy::Register> registers = {};  // Those that were ever set.
   float alpha = 1;  // As the model really has it.
+  double rate = 0;  // Of this boundary's optimizer step.
   bool unsure = false;
   bool operator==(const StateView&) const = default;
 };
-StateView ViewOf(const client::Agreement& rank, float alpha);
+StateView ViewOf(const client::Agreement& rank, float alpha, double rate);
 
 // What one rank put into R.
 struct FillView {
   StateView state;
+  double base = 0;  // The rate of the trainer's own schedule.
   bool not_ready = false;
   std::vector<float> maxima;
   bool usable = true;
@@ -45,6 +48,7 @@ struct FillView {
 struct Tally {
   uint64_t boundaries = 0, attempts = 0, epochs = 0, unsure = 0;
   uint64_t applied = 0, local = 0, refused = 0, voided = 0, held = 0, foreign = 0, registers = 0;
+  uint64_t alphas = 0, rays = 0, scales = 0, skips = 0;  // Of the register sets.
   uint64_t acks_applied = 0, acks_expired = 0, acks_refused = 0, acks_failed = 0, acks_other = 0, at_the_edge = 0;
   void Add(const Tally& other);
   std::string ToString() const;
@@ -58,16 +62,18 @@ class Checker {
   const std::string& violation() const { return violation_; }
   Tally tally;
 
-  void BeginAttempt(const model::AttemptId& attempt, const StateView& begin);
+  void BeginAttempt(const model::AttemptId& attempt, const StateView& begin, const RegisterTruth& registers);
   void OnFill(uint32_t rank, model::Boundary b, const FillView& fill);
   void OnCollectiveFailed(uint32_t rank, model::Boundary of) { failed_[{rank, of}] = true; }
   void OnApplyFailed(uint32_t rank, model::Boundary b) { apply_failed_[{rank, b}] = true; }
   // Between boundary `after` and the next; a ledger and registers out of a checkpoint or zeros.
-  void OnNewEpoch(uint32_t rank, model::Boundary after, const StateView& begin);
+  void OnNewEpoch(uint32_t rank, model::Boundary after, const StateView& begin, const RegisterTruth& registers);
   // The trainer copied the weights of whole ranks to the others.
   void OnRepaired() { diverged_.assign(plan_->ranks(), false); }
   // All ranks have passed boundary `b`, and one of them saved this.
-  void OnSaved(model::Boundary b, const model::LedgerDelta& ledger);
+  void OnSaved(model::Boundary b, const client::RestoredState& state);
+  // What a rank's registers and envelope must be now.
+  const RegisterTruth& registers(uint32_t rank) const { return register_truth_[rank]; }
   // Every order that the leader was given, with the boundary after which it must not be applied.
   void OnOrder(const model::Order& order, bool approved);
   void OnAck(const model::Ack& ack);
@@ -85,6 +91,10 @@ class Checker {
     std::vector<remedy::Ticks> lambda;  // Under which this forward ran.
     bool acted = false;
   };
+  struct Epoch {
+    StateView state;
+    RegisterTruth registers;
+  };
   struct Known {
     model::Boundary expires = 0;
     uint32_t epoch = 0;
@@ -99,6 +109,8 @@ class Checker {
   };
 
   void Complete(model::Boundary b);
+  // What `effect`, decided from R of the boundary before, makes of a rank that did not fail.
+  void Move(uint32_t rank, model::Boundary b, const Round& of, const Effect& effect);
   Effect Decide(model::Boundary b, const Round& round, const StateView& state);
   void DecideClip(model::Boundary b, const client::Proposal& p, Effect* effect, const StateView& state);
   bool AddTargets(model::Boundary put_in, model::Boundary b, const client::Proposal& p,
@@ -107,7 +119,8 @@ class Checker {
   // Group mates are charged with the largest of the group.
   std::vector<remedy::Ticks> Charged(const std::vector<remedy::Ticks>& now,
                                      const std::vector<remedy::Ticks>& targets) const;
-  void DecideRegisters(model::Boundary b, const client::Proposal& p, const StateView& state, Effect* effect);
+  void DecideLocalRegister(const client::Proposal& p, const StateView& state, Effect* effect);
+  void DecideRegisters(model::Boundary b, const client::Proposal& p, Effect* effect);
   void CompareState(uint32_t rank, model::Boundary b, const StateView& seen, const StateView& wanted);
   void CompareWeights(model::Boundary b, const Round& round);
   void CheckExpiry(model::Boundary b, const client::Proposal& p);
@@ -120,7 +133,8 @@ class Checker {
   model::AttemptId attempt_;
   std::map<model::Boundary, Round> rounds_;
   std::vector<StateView> truth_;
-  std::map<std::pair<uint32_t, model::Boundary>, StateView> epochs_;
+  std::vector<RegisterTruth> register_truth_;
+  std::map<std::pair<uint32_t, model::Boundary>, Epoch> epochs_;
   std::map<std::pair<uint32_t, model::Boundary>, bool> failed_, apply_failed_;
   std::map<model::OrderId, Known> orders_;
   std::map<client::OrderTag, model::OrderId> tags_;

@@ -19,7 +19,7 @@ constexpr Time kOwnPatience = 400;  // Of the rank that gives up waiting.
 client::Settings SettingsOf(const Plan& plan) {
   client::Settings settings;
   settings.run = "simulated";
-  settings.allow = {"qk_clip", "deepnorm_alpha"};
+  settings.allow = {"qk_clip", "deepnorm_alpha", "warmup_extension", "lr_scale", "skip_step"};
   settings.allow_qk_clip = true;
   settings.tau_min = kTauMin;
   settings.world_size = plan.ranks();
@@ -28,6 +28,8 @@ client::Settings SettingsOf(const Plan& plan) {
   settings.model.kv_heads = plan.kv_heads;
   if (plan.kv_heads != plan.heads) settings.model.attention = model::Attention::kGqa;
   settings.model.norm_placement = model::NormPlacement::kPost;
+  settings.model.schedule_peak = kPeak;
+  settings.model.warmup_steps = kWarmup;
   settings.attn_logit = {.kind = model::LogitKind::kExact, .scaled = true, .masked = true};
   return settings;
 }
@@ -101,7 +103,10 @@ void Job::StartAttempt() {
   may_act_ = Join(restored.get());
   Trace("attempt %llu begins, %s", static_cast<unsigned long long>(++attempt_number_),
         restored == nullptr ? "without state" : "from a checkpoint");
-  checker_.BeginAttempt(attempt, ViewOf(*ranks_[0].agreement, 1));
+  checker_.BeginAttempt(
+      attempt, ViewOf(*ranks_[0].agreement, 1, 0),
+      restored == nullptr ? RegisterTruth{}
+                          : checkpoint_.registers.Shifted(-static_cast<int64_t>(checkpoint_.boundary)));
   if (leader_ != nullptr) dead_leaders_.push_back(std::move(leader_));
   leader_ = std::make_unique<Leader>(&plan_, &settings_, ranks_[0].agreement.get(), &scheduler_, &dice_, &daemon_,
                                      &checker_);
@@ -160,7 +165,11 @@ void Job::StartStep(uint32_t r) {
   rank.maxima = rank.model->Forward(b + 1000 * attempt_number_, r / plan_.shards);
   rank.forward_version = rank.agreement->ledger().version();
   if (dice_.Chance(plan_.bad_input / 4)) rank.maxima[dice_.Between(0, rank.maxima.size() - 1)] = std::nanf("");
-  rank.model->Grow(b);
+  rank.base = BaseRate(step_base_ + static_cast<model::Step>(b));
+  rank.rate = rank.agreement->Rate(rank.base, b);
+  const auto skip = static_cast<model::Boundary>(
+      rank.agreement->registers().file().at(remedy::kRegisterSkipBoundary).to);
+  if (skip != b) rank.model->Grow(b, rank.base > 0 ? rank.rate / rank.base : 1);
   Time takes = plan_.step - 200 + dice_.Between(0, 400);
   if (r == 0 && dice_.Chance(plan_.slow_leader)) takes *= dice_.Between(2, 10);
   if (dice_.Chance(plan_.pause)) takes += dice_.Between(1, 30) * plan_.step;
@@ -191,6 +200,7 @@ void Job::GoOn(uint32_t r, bool skip) {
   const bool fails = waits && !skip && rounds_[b - 1].fails[r];
   std::span<const float> lanes;
   if (waits) lanes = skip ? std::span<const float>(rank.own_lanes) : std::span<const float>(rounds_[b - 1].lanes);
+  me.Passed(b);
   const client::Action& action = fails ? me.DecideFailed(b) : me.Decide(b, lanes);
   if (fails) checker_.OnCollectiveFailed(r, b - 1);
   if (r == 0 && fails) leader_->desk.Lost("the collective failed", b, step_base_ + static_cast<model::Step>(b));
@@ -221,6 +231,10 @@ void Job::Act(uint32_t r, const client::Action& action) {
     return;
   }
   rank.model->Scale(action.plan, SIZE_MAX);
+  for (const model::RegisterSet& set : action.sets)
+    if (set.id >= remedy::kRegisterBetas)
+      rank.model->ScaleLayer(set.id - remedy::kRegisterBetas,
+                             set.value / rank.agreement->registers().file().at(set.id).At(rank.boundary));
   rank.agreement->Applied();
   if (r == 0) leader_->desk.Applied(action);
 }
@@ -275,6 +289,10 @@ void Job::Fill(uint32_t r) {
   const bool usable = !dice_.Chance(plan_.bad_input);
   const bool ready = b > rank.not_ready_until;
   rank.agreement->Observe(remedy::kRegisterAlphas, rank.alpha);
+  // The other layer's alpha is always right, where there is somebody to read it.
+  if (r % 2 == 0)
+    rank.agreement->Observe(remedy::kRegisterAlphas + 1,
+                            rank.agreement->registers().file().at(remedy::kRegisterAlphas + 1).At(b));
   const client::Proposal* proposal = Propose(r);
   std::vector<float> lanes(terms_.layout.size());
   if (!rank.agreement->Fill(b, {.maxima = rank.maxima, .maxima_usable = usable, .ready = ready, .proposal = proposal},
@@ -283,7 +301,8 @@ void Job::Fill(uint32_t r) {
     leader_->Tell();
     proposal = nullptr;
   }
-  FillView view{.state = ViewOf(*rank.agreement, rank.alpha),
+  FillView view{.state = ViewOf(*rank.agreement, rank.alpha, rank.rate),
+                .base = rank.base,
                 .not_ready = !ready || rank.agreement->unsure() || !may_act_,
                 .maxima = rank.maxima,
                 .usable = usable,

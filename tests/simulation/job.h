@@ -38,6 +38,7 @@ class Job {
     uint64_t forward_version = 0;
     std::vector<float> maxima, own_lanes;
     float alpha = 1;
+    double base = 0, rate = 0;
     model::Boundary alpha_touched_until = 0, not_ready_until = 0;
     bool waiting = false, apply_fails = false;
     int64_t clock_ahead = 0;
@@ -55,6 +56,8 @@ class Job {
   struct Checkpoint {
     std::vector<ToyModel> shards;
     std::string state;
+    RegisterTruth registers;  // What the state must hold, as of `boundary`.
+    model::Boundary boundary = 0;
     model::Step step = 0;
   };
   enum class Stop : uint8_t { kReset, kRepair, kSave };
@@ -73,6 +76,9 @@ class Job {
   void Arrive(uint32_t r, model::Boundary b);
   void Misbehave(uint32_t r);
   void ThrowRegisterOrder();
+  model::Order RegisterOrder();
+  // Sets for all registers [first, first + values), now and then with another version than they stand at.
+  std::vector<model::RegisterSet> SetsOf(uint32_t first, const std::vector<double>& values);
   void PlanStop(Stop stop, model::Boundary after);
   void StopAt(uint32_t r);
   void AllStopped(Stop stop);
@@ -80,7 +86,8 @@ class Job {
   void Repair();
   void Save();
   std::unique_ptr<client::RestoredState> Restored(const std::string& bytes) const;
-  void NewEpoch(const client::RestoredState* restored);
+  // `registers` are what the state must hold, as of the boundary after which it was saved.
+  void NewEpoch(const client::RestoredState* restored, const RegisterTruth& registers);
   void TakeOrder(const model::Order& order, bool approved);
   void MindTheWire();
   // Runs `what` unless the attempt is over by then.

@@ -32,25 +32,6 @@ void Job::Misbehave(uint32_t r) {
                                       : dice_.Chance(0.5) ? model::Mode::kAdvise : model::Mode::kObserve);
 }
 
-void Job::ThrowRegisterOrder() {
-  client::Agreement& rank = *ranks_[0].agreement;
-  const remedy::Register& alpha = rank.registers().file().at(remedy::kRegisterAlphas);
-  model::Order order;
-  for (size_t i = 0; i < order.id.bytes.size(); ++i) order.id.bytes[i] = static_cast<uint8_t>(dice_.Next());
-  order.run = settings_.run;
-  order.attempt = rank.attempt();
-  order.epoch = rank.epoch();
-  order.kind = model::InterventionKind::kDeepnormAlpha;
-  order.expires_boundary = ranks_[0].boundary + dice_.Between(1, 6);
-  order.ramp = static_cast<uint32_t>(dice_.Between(0, 20));
-  const auto value = static_cast<float>(0.2 + 4 * dice_.Real());  // Now and then below the bound.
-  order.sets = {{remedy::kRegisterAlphas, value, alpha.version + (dice_.Chance(0.2) ? 1 : 0)}};
-  checker_.OnOrder(order, true);
-  leader_->desk.Take(order);
-  if (dice_.Chance(0.3)) leader_->desk.Take(order);
-  Trace("a person orders alpha %.3f", static_cast<double>(value));
-}
-
 void Job::AllStopped(Stop stop) {
   if (passed_ >= plan_.boundaries) {
     ending_ = true;
@@ -71,7 +52,7 @@ std::unique_ptr<client::RestoredState> Job::Restored(const std::string& bytes) c
   return client::LoadState(bytes, plan_.layers, plan_.heads, &error);
 }
 
-void Job::NewEpoch(const client::RestoredState* restored) {
+void Job::NewEpoch(const client::RestoredState* restored, const RegisterTruth& registers) {
   const model::Boundary b = ranks_[0].boundary;
   for (uint32_t r = 0; r < plan_.ranks(); ++r) {
     client::Agreement& rank = *ranks_[r].agreement;
@@ -80,12 +61,10 @@ void Job::NewEpoch(const client::RestoredState* restored) {
     if (restored != nullptr) {
       for (size_t i = 0; i < restored->ledger.size(); ++i)
         view.ledger[restored->ledger.layer[i] * plan_.heads + restored->ledger.head[i]] = restored->ledger.ticks[i];
-      for (model::RegisterReading each : restored->registers) {
-        each.first += static_cast<int64_t>(b) - static_cast<int64_t>(restored->boundary);
-        view.registers[each.id] = {each.from, each.to, each.first, each.ramp, each.version};
-      }
     }
-    checker_.OnNewEpoch(r, b, view);
+    const auto then = static_cast<int64_t>(restored == nullptr ? 0 : restored->boundary);
+    checker_.OnNewEpoch(r, b, view,
+                        restored == nullptr ? RegisterTruth{} : registers.Shifted(static_cast<int64_t>(b) - then));
     rank.NewEpoch(restored);
   }
   leader_->NewEpoch(ranks_[0].agreement->epoch(), restored);
@@ -97,7 +76,7 @@ void Job::Reset() {
   Trace("rollback, %s", restored == nullptr ? "without state" : "with state");
   for (uint32_t r = 0; r < plan_.ranks(); ++r) ranks_[r].model->CopyFrom(checkpoint_.shards[r % plan_.shards]);
   step_base_ = checkpoint_.step - static_cast<model::Step>(ranks_[0].boundary);
-  NewEpoch(restored.get());
+  NewEpoch(restored.get(), checkpoint_.registers);
   checker_.OnRepaired();
 }
 
@@ -113,20 +92,23 @@ void Job::Repair() {
   const auto state = Restored(client::SaveState(from.attempt(), from.epoch(), sources[0]->boundary, from.ledger(),
                                                 from.Outcomes(), from.registers()));
   for (uint32_t r = 0; r < plan_.ranks(); ++r) ranks_[r].model->CopyFrom(*sources[r % plan_.shards]->model);
-  NewEpoch(state.get());
+  NewEpoch(state.get(), checker_.registers(static_cast<uint32_t>(sources[0] - ranks_.data())));
   checker_.OnRepaired();
 }
 
 void Job::Save() {
   for (uint32_t r = 0; r < plan_.ranks(); ++r)
     if (checker_.diverged(r) || ranks_[r].agreement->unsure()) return;
-  const Rank& rank = ranks_[dice_.Between(0, plan_.ranks() - 1)];
+  const auto saver = static_cast<uint32_t>(dice_.Between(0, plan_.ranks() - 1));
+  const Rank& rank = ranks_[saver];
   const client::Agreement& from = *rank.agreement;
   checkpoint_.state = client::SaveState(from.attempt(), from.epoch(), rank.boundary, from.ledger(), from.Outcomes(),
                                         from.registers());
   for (uint32_t s = 0; s < plan_.shards; ++s) checkpoint_.shards[s].CopyFrom(*ranks_[s].model);
   checkpoint_.step = step_base_ + static_cast<model::Step>(rank.boundary);
-  checker_.OnSaved(rank.boundary, Restored(checkpoint_.state)->ledger);
+  checkpoint_.registers = checker_.registers(saver);
+  checkpoint_.boundary = rank.boundary;
+  checker_.OnSaved(rank.boundary, *Restored(checkpoint_.state));
   Trace("checkpoint");
 }
 

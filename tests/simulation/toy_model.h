@@ -33,15 +33,15 @@ class ToyModel {
     return maxima;
   }
 
-  // The optimizer's step: the same on all copies.
-  void Grow(uint64_t b) {
+  // The optimizer's step with `pace` of the usual rate: the same on all copies.
+  void Grow(uint64_t b, double pace) {
     for (uint32_t h = 0; h < q_.size(); ++h) {
       if (!Owns(h)) continue;
       Dice step(plan_->seed ^ b << 24 ^ h);
-      q_[h] *= static_cast<float>(1 + plan_->growth * step.Real());
+      q_[h] *= static_cast<float>(1 + pace * plan_->growth * step.Real());
     }
     for (uint32_t k = 0; k < k_.size(); ++k)
-      if (k % plan_->kv_heads % plan_->shards == shard_) k_[k] *= static_cast<float>(1 + plan_->growth / 3);
+      if (k % plan_->kv_heads % plan_->shards == shard_) k_[k] *= static_cast<float>(1 + pace * plan_->growth / 3);
   }
 
   // Scales the rows that are here. Stops before the `limit`-th: something went wrong halfway.
@@ -56,6 +56,12 @@ class ToyModel {
       if (done++ >= limit) return;
       if (f.head % plan_->shards == shard_) k_[f.layer * plan_->kv_heads + f.head] *= f.factor;
     }
+  }
+
+  // A beta of a layer: the weights of its branches, for which the keys stand here.
+  void ScaleLayer(uint32_t layer, float factor) {
+    for (uint32_t k = 0; k < plan_->kv_heads; ++k)
+      if (k % plan_->shards == shard_) k_[layer * plan_->kv_heads + k] *= factor;
   }
 
   // Bits of what this rank holds of a head; equal on all copies of the head.

@@ -1,5 +1,5 @@
-// Ranks in processes of their own agree on orders of other kinds than qk_clip: alpha on its ramp, a ray, a scale, a step
-// to skip, and what a kill switch on one of them does to all.
+// Ranks in processes of their own agree on orders of other kinds than qk_clip: alpha on its ramp, a ray, a scale, a
+// step to skip, and what a kill switch on one of them does to all.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -163,8 +163,8 @@ void ExpectEqualRanks(const Board& board) {
 }
 
 TEST(LockstepOrders, AlphaMovesOnItsRampEverywhere) {
-  const auto board = RunRanks({.orders = {{5, InterventionKind::kDeepnormAlpha, {{64, 2, 0}, {65, 4, 0}, {1088, 0.5f, 0}},
-                                      20}}});
+  const auto board = RunRanks(
+      {.orders = {{5, InterventionKind::kDeepnormAlpha, {{64, 2, 0}, {65, 4, 0}, {1088, 0.5f, 0}}, 20}}});
   ExpectEqualRanks(*board);
   const Seen* seen = board->seen[3];
   EXPECT_EQ(seen[5].alpha, 1);
@@ -186,11 +186,11 @@ TEST(LockstepOrders, AlphaMovesOnItsRampEverywhere) {
 
 TEST(LockstepOrders, ARayAndAScaleBendTheRateEverywhere) {
   // The line of a warm-up of 240 steps, and a half of it until boundary 80.
-  const auto board = RunRanks({.orders = {{5,
-                                      InterventionKind::kWarmupExtension,
-                                      {{16, 2e-5f, 0}, {17, 4.17e-6f, 0}, {18, 5, 0}, {19, 240, 0}, {20, 0, 0}, {21, 1, 0}}},
-                                     {30, InterventionKind::kLrScale, {{0, 0.5f, 0}, {1, 80, 0}}},
-                                     {40, InterventionKind::kSkipStep, {{3, 95, 0}}}}});
+  const std::vector<model::RegisterSet> line = {{16, 2e-5f, 0}, {17, 4.17e-6f, 0}, {18, 5, 0},
+                                                {19, 240, 0},   {20, 0, 0},        {21, 1, 0}};
+  const auto board = RunRanks({.orders = {{5, InterventionKind::kWarmupExtension, line},
+                                          {30, InterventionKind::kLrScale, {{0, 0.5f, 0}, {1, 80, 0}}},
+                                          {40, InterventionKind::kSkipStep, {{3, 95, 0}}}}});
   ExpectEqualRanks(*board);
   const Seen* seen = board->seen[2];
   EXPECT_EQ(seen[kSteps].applied, 3u);
