@@ -1,4 +1,5 @@
-// A small transformer trained with libtorch, and gyrostat in its loop: attention maxima out, QK-Clip orders in.
+// A small transformer trained with libtorch, and gyrostat in its loop: attention maxima out, QK-Clip orders in, and the
+// learning rate as orders leave it.
 //
 //   gyrostat-example-torch [STEPS [TEXT_FILE]]   needs no daemon; with one, set GYROSTAT_ADDRESS=host:port
 //
@@ -94,7 +95,8 @@ void ScaleHead(torch::nn::Linear& projection, const gyro_head_factor& by) {
   projection->bias.narrow(0, first, kHeadDim).mul_(by.factor);
 }
 
-// Rows of W_q and W_k, and of their biases. The optimizer's moments stay as they are.
+// Rows of W_q and W_k, and of their biases; the optimizer's moments stay as they are. An order of the rate needs
+// nothing here: LearningRate does what it says from the next step on.
 gyro_outcome Apply(Model& model, const gyro_order& order) {
   const torch::NoGradGuard no_grad;
   for (uint32_t i = 0; i < order.q_count; ++i) ScaleHead(model.blocks[order.q[i].layer]->q, order.q[i]);
@@ -113,7 +115,7 @@ torch::Tensor ReadText(const char* path) {
 gyrostat::Options ClientOptions() {
   gyrostat::Options options;  // Address and run come from the environment.
   options.framework = "libtorch " TORCH_VERSION;
-  options.allow = "qk_clip";  // Without this line nothing may be changed.
+  options.allow = "qk_clip,lr_scale";  // Without this line nothing may be changed.
   options.logit_kind = GYRO_LOGIT_EXACT;
   options.logit_with_bias = 1;
   options.model.layers = kLayers;
@@ -137,7 +139,7 @@ struct Seen {
   double final_loss = 0;   // Mean of the last kFinalSteps steps; every batch is fresh.
 };
 
-// One optimizer step and its boundary.
+// One optimizer step, at the rate that gyrostat leaves of the schedule's, and its boundary.
 double TrainStep(Model& model, torch::optim::AdamW& optimizer, const torch::Tensor& text, gyrostat::Client& client,
                  int64_t step) {
   const torch::Tensor starts = torch::randint(text.size(0) - kTokens, {kBatch, 1}, torch::kLong);
@@ -148,7 +150,7 @@ double TrainStep(Model& model, torch::optim::AdamW& optimizer, const torch::Tens
   optimizer.zero_grad();
   loss.backward();
 
-  const double rate = kPeakRate * std::min(1.0, static_cast<double>(step) / kWarmupSteps);
+  const double rate = client.LearningRate(kPeakRate * std::min(1.0, static_cast<double>(step) / kWarmupSteps));
   static_cast<torch::optim::AdamWOptions&>(optimizer.param_groups()[0].options()).lr(rate);
   optimizer.step();
 

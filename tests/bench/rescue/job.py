@@ -18,6 +18,7 @@ class Config:
 
     seed: int = 0
     steps: int = 300
+    planned: int = 0  # Steps of the run as it is declared, where it is stopped before; 0: `steps`.
     norm: str = "pre"  # pre or post.
     layers: int = 2
     width: int = 32

@@ -58,7 +58,7 @@ def watch(spec, layout, job):
         named["place"] = gyrostat.Place(dp=layout.dp, tp=layout.tp, pp=layout.pp)
     if {"warmup_extension", "lr_scale"} & set(allow):
         named["schedule"] = {"kind": "const", "peak": config.lr, "warmup_steps": config.warmup,
-                             "total_steps": config.steps}
+                             "total_steps": config.planned or config.steps}
     if "deepnorm_alpha" in allow:
         named["set_alpha"], named["get_alpha"] = alpha_of(job.model)
     return gyrostat.watch(job.model, job.optimizer, job.scheduler, run=spec["run"], address=spec["address"],

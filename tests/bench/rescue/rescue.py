@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import json
 import os
 import pathlib
 import socket
@@ -20,6 +21,7 @@ LEVEL = 0.02  # Nats: twins that end nearer than this are level.
 FINAL_STEPS = 50  # The final loss is their mean; every batch is fresh.
 DEADLINE_S = 3600
 TAU = 30.0
+ALPHA = 4.0  # Of the deep post-norm stack; its ramp is the default's, 50 boundaries.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,34 +30,41 @@ class Scenario:
     config: dict
     allow: tuple
     policy: str  # Of the guarded arm's daemon, as YAML.
-    approve: bool = False  # Whether somebody at a terminal approves what the daemon proposes.
+    person: bool = False  # Whether somebody sits at a terminal.
 
 
 SCENARIOS = {s.name: s for s in (
     Scenario("runaway_logits", {"norm": "pre", "layers": 2, "lr": 0.05, "warmup": 50, "steps": 300}, ("qk_clip",),
              f"{{mode: act, qk_clip: {{tau: {TAU:g}}}}}"),
-    Scenario("short_warmup", {"norm": "post", "layers": 4, "lr": 0.02, "warmup": 60, "steps": 500,
+    Scenario("short_warmup", {"norm": "post", "layers": 4, "lr": 0.02, "warmup": 60, "steps": 300, "planned": 1000,
                               "embedding_std": 1.0}, ("warmup_extension",),
              f"{{mode: act, qk_clip: {{tau: {TAU:g}}}}}"),
-    Scenario("deep_post_norm", {"norm": "post", "layers": 12, "batch": 4, "lr": 0.003, "warmup": 50, "steps": 400,
-                                "embedding_std": 1.0}, ("deepnorm_alpha", "lr_scale"),
-             f"{{mode: advise, qk_clip: {{tau: {TAU:g}}}}}", approve=True),
+    Scenario("deep_post_norm", {"norm": "post", "layers": 12, "batch": 4, "lr": 0.003, "warmup": 50, "steps": 350,
+                                "planned": 1000, "embedding_std": 1.0}, ("deepnorm_alpha", "lr_scale"),
+             f"{{mode: advise, qk_clip: {{tau: {TAU:g}}}}}", person=True),
 )}
 LAYOUTS = ("dp4", "dp2tp2", "dp2pp2")
 
 
-class Approver:
-    """The person at the terminal: approves each proposal of a kind that the job allows, once, with a reason."""
+class Person:
+    """The one at the terminal: reads the findings, and once they say that the first blocks' gradient is gone, proposes
+    a larger alpha and approves it. (DeepNorm's own value for 12 layers, 2.21, rescues only together with beta.)
+    """
 
-    def __init__(self, daemon, run, kinds):
-        self._daemon, self._run, self._kinds = daemon, run, kinds
-        self.answered = set()
+    def __init__(self, daemon, run):
+        self._daemon, self._run = daemon, run
+        self._proposed = False
 
     def __call__(self):
-        for row in launch.ctl(self._daemon, "interventions", self._run, check=False):
-            if row["state"] == "proposed" and row["kind"] in self._kinds and row["id"] not in self.answered:
-                self.answered.add(row["id"])
-                launch.ctl(self._daemon, "approve", row["id"], "--reason", "the gradient of the first block is gone")
+        if not self._proposed and any(
+                row["detector"] == "grad_profile" and row["severity"] != "info" and row["step_end"] is None
+                for row in launch.ctl(self._daemon, "findings", self._run, check=False)):
+            launch.ctl(self._daemon, "propose", self._run, "deepnorm_alpha", "--alpha", ALPHA, "--reason",
+                       "the gradient of the first block is gone")
+            self._proposed = True
+        for row in launch.ctl(self._daemon, "interventions", self._run, check=False) if self._proposed else ():
+            if row["state"] == "proposed" and row["kind"] == "deepnorm_alpha" and row["author"] != "policy":
+                launch.ctl(self._daemon, "approve", row["id"], "--reason", "as proposed")
 
 
 @dataclasses.dataclass
@@ -66,11 +75,29 @@ class Arm:
     peak: float
     collapsed: bool
     orders: int = 0
-    interventions: list = dataclasses.field(default_factory=list)
+    interventions: list = dataclasses.field(default_factory=list)  # As gyrostatctl tells them.
     equal: bool = True  # Replicas held the same bits after every step.
 
     def delays(self):
         return [row["median_delay_steps"] for row in self.interventions if row.get("median_delay_steps") is not None]
+
+
+class Kept:
+    """Arms that are done, in a file of JSON lines: what is there is not run again. Without a file: none."""
+
+    def __init__(self, path):
+        self._path = path
+        lines = path.read_text().splitlines() if path is not None and path.exists() else []
+        self._arms = {tuple(key): Arm(**arm) for key, arm in map(json.loads, lines)}
+
+    def get(self, scenario, layout, seed, guarded, folder, entropy):
+        key = scenario.name, layout, seed, guarded
+        if key not in self._arms:
+            self._arms[key] = run_arm(scenario, layout, seed, guarded, folder, entropy)
+            if self._path is not None:
+                with open(self._path, "a", encoding="utf-8") as out:
+                    out.write(json.dumps([key, dataclasses.asdict(self._arms[key])]) + "\n")
+        return self._arms[key]
 
 
 def replicas_equal(shape, results):
@@ -90,8 +117,8 @@ def run_arm(scenario, layout, seed, guarded, folder, entropy):
         ranks = launch.Ranks(folder, {"shape": layout, "config": {**scenario.config, "seed": seed}, "run": run,
                                       "address": daemon.grpc, "allow": scenario.allow})
         try:
-            approver = Approver(daemon, run, scenario.allow) if guarded and scenario.approve else None
-            results = ranks.results(DEADLINE_S, approver)
+            person = Person(daemon, run) if guarded and scenario.person else None
+            results = ranks.results(DEADLINE_S, person)
         finally:
             ranks.kill()
         done = [row for row in launch.ctl(daemon, "interventions", run) if row["orders"]]
@@ -168,6 +195,7 @@ def parse():
     parser.add_argument("--scenario", choices=sorted(SCENARIOS), action="append")
     parser.add_argument("--layout", choices=LAYOUTS, action="append")
     parser.add_argument("--seed", type=int, action="append")
+    parser.add_argument("--keep", type=pathlib.Path, metavar="FILE", help="arms that are done; they are not run again")
     parser.add_argument("--cost", action="store_true", help="only what a step costs, and collectives a step")
     parser.add_argument("--soak", type=int, metavar="SEED", help="only a job whose ranks, leader and daemon are killed")
     parser.add_argument("--interventions", type=int, default=250, help="of the soak, at least")
@@ -186,7 +214,7 @@ def main():
     options, jobs = parse()
     entropy = unigram_entropy(read_text())
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    failed = 0
+    failed, kept = 0, Kept(options.keep)
     with tempfile.TemporaryDirectory(prefix="gyrostat-rescue-") as scratch:
         scratch = pathlib.Path(scratch)
         if options.soak is not None:
@@ -196,7 +224,7 @@ def main():
                   f"|{'---|' * HEADER.count(' |')}", flush=True)
             for name, layout, seed in jobs:
                 unguarded, guarded = (
-                    run_arm(SCENARIOS[name], layout, seed, on, scratch / f"{name}-{layout}-{seed}-{on}", entropy)
+                    kept.get(SCENARIOS[name], layout, seed, on, scratch / f"{name}-{layout}-{seed}-{on}", entropy)
                     for on in (False, True))
                 print(row_of(name, layout, seed, unguarded, guarded), flush=True)
                 failed += not (unguarded.equal and guarded.equal)
