@@ -5,5 +5,6 @@ namespace gyrostat::testing {
 
 extern const char* const kSourceDir;
 extern const char* const kFakeTransport;  // The library to give to gyro_options.transport.
+extern const char* const kFakeNccl;       // And to gyro_nccl_libraries, as both.
 
 }  // namespace gyrostat::testing

@@ -9,6 +9,7 @@ LIBRARIES = {
     "gyrostat/v1/": ["rpc", "ctl", "client/src/"],
     "gyrostat/gyrostat": ["client/"],
     "gyrostat/gloo": ["client/"],
+    "gyrostat/nccl": ["client/"],
     "absl/": ["policy", "engine", "store", "rpc", "telemetry", "web", "config", "ctl", "service"],
     "spdlog/": ["daemon/base/log.cc"],
     "yaml-cpp/": ["config"],
@@ -22,6 +23,8 @@ LIBRARIES = {
     "torch/": ["client/examples/torch_loop.cc"],
     "nlohmann/": ["store", "web", "ctl", "service"],
     "gloo/": ["client/collectives/gloo_mesh.cc"],
+    "nccl.h": ["client/collectives/device_table_check.cc"],
+    "cuda_runtime_api.h": ["client/collectives/device_table_check.cc"],
 }
 # Headers of the system that touch the world: banned from pure rooms.
 POSIX = re.compile(r"^(sys|arpa|net|netinet|linux|bits)/|^(unistd|fcntl|pthread|signal|dlfcn|malloc|poll|time|stdio|"
