@@ -108,6 +108,15 @@ bool DeviceRounds::Begin(Reduction kind, const float* lanes, size_t count) {
 }
 
 bool DeviceRounds::Launch() {
+  const bool queued = QueueStaged();
+  // In any case: buffers are free again only behind what was queued.
+  const int code = table_.event_record(event_, options_.stream);
+  under_way_ = true;
+  marked_ = code == kCudaSuccess;
+  return queued && Cuda(code, "cudaEventRecord");
+}
+
+bool DeviceRounds::QueueStaged() {
   for (const Lane& lane : lanes_)
     if (lane.state == Lane::kStaged &&
         !Cuda(table_.copy(lane.device, lane.host, lane.count * sizeof(float), kCudaHostToDevice, options_.stream),
@@ -121,8 +130,7 @@ bool DeviceRounds::Launch() {
       return false;
     lane.state = Lane::kLaunched;
   }
-  under_way_ = true;
-  return Cuda(table_.event_record(event_, options_.stream), "cudaEventRecord");
+  return true;
 }
 
 bool DeviceRounds::ReduceStaged() {
@@ -175,8 +183,8 @@ bool DeviceRounds::Finish(std::chrono::milliseconds budget) {
   const auto end = std::chrono::steady_clock::now() + budget;
   Pauses pauses;
   while (under_way_) {
-    if (table_.event_query(event_) != kCudaNotReady) under_way_ = false;
-    else if (std::chrono::steady_clock::now() >= end) return false;
+    if (marked_ && table_.event_query(event_) != kCudaNotReady) under_way_ = false;
+    else if (!marked_ || std::chrono::steady_clock::now() >= end) return false;
     else pauses.Next();
   }
   return true;

@@ -59,6 +59,7 @@ class DeviceRounds {
   bool Prepare();
   // Everything that is staged, as one group, and the event behind it.
   bool Launch();
+  bool QueueStaged();
   bool ReduceStaged();
   // Until the event has passed or NCCL has failed.
   bool Await();
@@ -72,7 +73,9 @@ class DeviceRounds {
   void* communicator_ = nullptr;
   void* event_ = nullptr;
   Lane lanes_[2];
-  bool failed_ = false, under_way_ = false;
+  bool failed_ = false;
+  bool under_way_ = false;  // Something was queued, and the event behind it has not passed ...
+  bool marked_ = false;     // ... if it could be recorded.
   std::string error_;
 };
 

@@ -49,13 +49,13 @@ struct Event {
 struct Universe {
   std::mutex mutex;
   std::map<std::string, std::shared_ptr<World>> worlds;
-  std::set<void*> on_device;
+  std::set<void*> on_device, on_host, events;
   std::vector<std::unique_ptr<Communicator>> graves;  // Aborted ones: kernels may still look at them.
-  int outstanding = 0;
+  int communicators = 0;
   unsigned ids = 0;
 };
 Universe& All() {
-  static Universe universe;
+  static Universe& universe = *new Universe;  // What leaked stays reachable from here: it is counted, and no more.
   return universe;
 }
 
@@ -71,11 +71,6 @@ int Called(const std::string& what, const std::string& function) {
   const int code = found->second;
   failures.erase(found);
   return code;
-}
-
-void Count(int change) {
-  std::lock_guard lock(All().mutex);
-  All().outstanding += change;
 }
 
 // On a stream's thread: meets the other ranks' streams and combines in the order of ranks arriving.
@@ -113,14 +108,12 @@ int MallocDevice(void** pointer, size_t size) {
   if (const int code = Called("malloc", "cudaMalloc")) return code;
   *pointer = std::malloc(size);
   std::lock_guard lock(All().mutex);
-  ++All().outstanding;
   All().on_device.insert(*pointer);
   return 0;
 }
 int FreeDevice(void* pointer) {
   Called("free", "cudaFree");
   std::lock_guard lock(All().mutex);
-  --All().outstanding;
   if (All().on_device.erase(pointer) != 1) return kRefused;
   std::free(pointer);
   return 0;
@@ -128,13 +121,15 @@ int FreeDevice(void* pointer) {
 int MallocHost(void** pointer, size_t size, unsigned) {
   if (const int code = Called("pin", "cudaHostAlloc")) return code;
   *pointer = std::malloc(size);
-  Count(1);
+  std::lock_guard lock(All().mutex);
+  All().on_host.insert(*pointer);
   return 0;
 }
 int FreeHost(void* pointer) {
   Called("unpin", "cudaFreeHost");
+  std::lock_guard lock(All().mutex);
+  if (All().on_host.erase(pointer) != 1) return kRefused;
   std::free(pointer);
-  Count(-1);
   return 0;
 }
 int Copy(void* to, const void* from, size_t size, int kind, void* stream) {
@@ -151,7 +146,8 @@ int Copy(void* to, const void* from, size_t size, int kind, void* stream) {
 int EventCreate(void** event, unsigned) {
   if (const int code = Called("event", "cudaEventCreateWithFlags")) return code;
   *event = new Event;
-  Count(1);
+  std::lock_guard lock(All().mutex);
+  All().events.insert(*event);
   return 0;
 }
 int EventRecord(void* event, void* stream) {
@@ -167,8 +163,9 @@ int EventQuery(void* event) {
 }
 int EventDestroy(void* event) {
   Called("event-", "cudaEventDestroy");
+  std::lock_guard lock(All().mutex);
+  if (All().events.erase(event) != 1) return kRefused;
   delete static_cast<Event*>(event);
-  Count(-1);
   return 0;
 }
 const char* CudaError(int) { return "the fake device refused"; }
@@ -190,7 +187,7 @@ int InitRank(void** communicator, int size, gyro_nccl_id id, int rank) {
     auto& world = All().worlds[Name(id)];
     if (world == nullptr) world = std::make_shared<World>();
     made->world = world;
-    ++All().outstanding;
+    ++All().communicators;
   }
   made->rank = rank;
   World& world = *made->world;
@@ -210,7 +207,7 @@ int Leave(void* communicator, bool abort) {
     self->world->changed.notify_all();
   }
   std::lock_guard lock(All().mutex);
-  --All().outstanding;
+  --All().communicators;
   All().graves.emplace_back(self);
   return 0;
 }
@@ -321,7 +318,8 @@ void FakeNccl::Kill(const gyro_nccl_id& id, int rank) {
 }
 int FakeNccl::Outstanding() {
   std::lock_guard lock(All().mutex);
-  return All().outstanding;
+  const Universe& all = All();
+  return all.communicators + static_cast<int>(all.on_device.size() + all.on_host.size() + all.events.size());
 }
 
 }  // namespace gyrostat::testing
