@@ -271,6 +271,7 @@ Record* Actuator::Push(const BoundaryView& at, RecordKind kind, const model::Ord
   record->epoch = epoch_;
   record->boundary = at.boundary;
   record->step = at.step;
+  record->world_size = 0;
   record->version_before = version_before;
   record->version_after = ledger_.version();
   record->digest =

@@ -111,7 +111,7 @@ gyro_status gyro_client::Start(const gyrostat::client::TransportApi* transport) 
     return GYRO_NO_MEMORY;
   }
   worker = std::move(started);
-  if (lockstep != nullptr) lockstep->HasSender();
+  if (lockstep != nullptr) lockstep->HasSender(Here());
   return GYRO_OK;
 }
 
@@ -120,6 +120,32 @@ void gyro_client::Agree(const gyrostat::client::JoinResult& join) {
                                                           &shared->records, &shared->counters);
   recorder.HoldFrames(true);
   recorder.KeepAllMaxima(true);
+  if (join.epoch == 0 && join.boundary == 0) return;
+  recorder.GoTo(join.boundary);
+  lockstep->GoOn(Here(), join, nullptr);
+}
+
+gyro_status gyro_client::Rejoin(gyrostat::client::Settings next) {
+  namespace gc = gyrostat::client;
+  const gc::Agreement& before = lockstep->agreement();
+  lockstep->Leave(Here());
+  auto state = before.unsure() ? nullptr : before.State(recorder.boundary());
+  // The stream is the leader's: who has one stays rank 0, or nobody acts.
+  const gc::JoinResult join = gc::JoinRanks(next, {.attempt = before.attempt(),
+                                                   .epoch = before.epoch() + 1,
+                                                   .boundary = recorder.boundary(),
+                                                   .ready = worker == nullptr || next.rank == 0});
+  // The same boundaries: a rank that is one behind has missed one, and is seen by what that did.
+  if (state != nullptr) state->boundary = join.boundary;
+  auto settings = std::make_unique<gc::Settings>(std::move(next));
+  auto renewed = std::make_unique<gc::Lockstep>(settings.get(), join, &shared->frames, &shared->orders,
+                                                &shared->records, &shared->counters);
+  if (worker != nullptr) renewed->HasSender(Here());
+  if (!lockstep->hold().empty()) renewed->Hold(lockstep->hold().c_str());
+  recorder.GoTo(join.boundary);
+  lockstep = std::move(renewed);
+  membership = std::move(settings);
+  return lockstep->GoOn(Here(), join, std::move(state));
 }
 
 gyrostat::client::BoundaryView gyro_client::Here() {

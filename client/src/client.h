@@ -56,12 +56,15 @@ struct gyro_client {
   gyro_status Start(const gyrostat::client::TransportApi* transport);
   // The ranks of the job agree from here on. Before Start.
   void Agree(const gyrostat::client::JoinResult& join);
+  // The ranks of the job join again, in another membership, as gyro_rejoin says. Blocks.
+  gyro_status Rejoin(gyrostat::client::Settings next);
   bool active() const { return worker != nullptr || lockstep != nullptr; }
   gyrostat::client::BoundaryView Here();
 
   const std::shared_ptr<gyrostat::client::Shared> shared;
   gyrostat::client::Recorder recorder;
   gyrostat::client::Actuator actuator;  // Idle where there is a lockstep.
+  std::unique_ptr<gyrostat::client::Settings> membership;  // Since a rejoin: what the lockstep goes by.
   std::unique_ptr<gyrostat::client::Lockstep> lockstep;
   std::shared_ptr<gyrostat::client::Worker> worker;
   std::string saved_state;  // Lent out by gyro_state_save.

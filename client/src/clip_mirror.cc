@@ -228,6 +228,7 @@ void ClipMirror::OnEpoch(const Record& record) {
   epoch_ = record.epoch;
   local_ = {};
   measured_.clear();
+  if (record.world_size != 0) world_size_ = record.world_size;
   if (record.restored == nullptr) {
     registers_.Reset();
     return ledger_.Reset();
@@ -255,6 +256,7 @@ void ClipMirror::Remember(const model::Ack& ack) {
 void ClipMirror::FillHello(model::Hello* hello) const {
   hello->epoch = epoch_;
   hello->boundary = boundary_ + 1;
+  if (world_size_ != 0) hello->world_size = world_size_;
   hello->ledger_version = ledger_.version();
   hello->ledger = ledger_.Sparse();
   hello->registers = registers_.Saved();

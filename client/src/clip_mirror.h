@@ -91,6 +91,7 @@ class ClipMirror {
   std::map<model::OrderId, model::Order> open_;  // Passed on, not yet answered. Bounded by the order queue.
   std::deque<model::Ack> outcomes_;              // Oldest first, at most 256: id, outcome, reason.
   bool failed_ = false;
+  uint32_t world_size_ = 0;  // Other than the settings say, since ranks came or went; 0: as they say.
   std::string trouble_;
 };
 

@@ -96,7 +96,7 @@ gyro_status Open(const gyro_options* options, gyro_client** out) {
   if (transport == nullptr) settings.ring_reports = 4;  // Hardly used.
   const gyrostat::model::AttemptId drawn = RandomAttempt();
   gc::JoinResult join;
-  if (agrees) join = gc::JoinRanks(settings, drawn);
+  if (agrees) join = gc::JoinRanks(settings, {.attempt = drawn});
   if (join.attempt.IsZero()) join.attempt = drawn;
   auto client = std::make_unique<gyro_client>(std::move(settings), join.attempt);
   if (agrees) client->Agree(join);
@@ -256,6 +256,25 @@ gyro_status gyro_hold(gyro_client* client, const char* reason) {
 gyro_status gyro_reset(gyro_client* client) {
   if (const gyro_status status = Usable(client); status != GYRO_OK) return status;
   return NewEpoch(client, nullptr);
+}
+
+gyro_status gyro_rejoin(gyro_client* client, const gyro_collective* collective, uint32_t rank, uint32_t world_size) {
+  if (const gyro_status status = Usable(client); status != GYRO_OK) return status;
+  if (client->lockstep == nullptr)
+    return Refuse(client, "gyro_rejoin wants a client that was opened with a collective");
+  if (client->recorder.open()) {
+    client->shared->counters.training.error.Set("gyro_rejoin was called between gyro_step_begin and gyro_step_end");
+    return GYRO_STATE;
+  }
+  try {
+    gc::Settings next = client->lockstep->settings();
+    std::string error;
+    if (gc::ReadMembership(collective, rank, world_size, &next, &error) != GYRO_OK)
+      return Refuse(client, error.c_str());
+    return client->Rejoin(std::move(next));
+  } catch (const std::bad_alloc&) {
+    return GYRO_NO_MEMORY;
+  }
 }
 
 gyro_status gyro_state_save(gyro_client* client, const uint8_t** data, size_t* size) {

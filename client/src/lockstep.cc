@@ -30,7 +30,7 @@ bool CanReduce(const gyro_collective& collective, std::vector<float>* lanes) {
 
 }  // namespace
 
-JoinResult JoinRanks(const Settings& settings, const model::AttemptId& drawn) {
+JoinResult JoinRanks(const Settings& settings, const Standing& standing) {
   const Agreement blank(&settings, TermsOf(settings), {});
   const RowCover whole = RowCover::Whole(settings.model, RowsPerHead(settings.model));
   const JoinWord word{.layout = TermsOf(settings).layout,
@@ -38,15 +38,18 @@ JoinResult JoinRanks(const Settings& settings, const model::AttemptId& drawn) {
                       .world_size = settings.world_size,
                       .rank = settings.rank,
                       .replica = settings.collective.replica,
-                      .attempt = drawn,
-                      .epoch = 0,
+                      .attempt = standing.attempt,
+                      .epoch = standing.epoch,
+                      .boundary = standing.boundary,
                       .digest = blank.digest(),
-                      .ready = true,
+                      .ready = standing.ready,
                       .cover = CoverOf(settings, whole)};
   std::vector<float> lanes(JoinLanes(settings.world_size));
   WriteJoin(word, lanes);
   if (CanReduce(settings.collective, &lanes)) return ReadJoin(word, whole, lanes);
   JoinResult failed;
+  failed.epoch = standing.epoch;
+  failed.boundary = standing.boundary;
   failed.reason = "the collective failed when the ranks joined";
   return failed;
 }
@@ -224,16 +227,41 @@ gyro_status Lockstep::NewEpoch(const BoundaryView& at, std::unique_ptr<RestoredS
   }
   std::string why;
   if (!agreement_.NewEpoch(restored.get(), &why)) return counters_->training.error.Set(why), GYRO_INVALID;
+  if (leader_) desk_.NewEpoch();
+  return TellEpoch(at, std::move(restored));
+}
+
+void Lockstep::HasSender(const BoundaryView& at) {
+  has_sender_ = true;
+  if (agreement_.epoch() > 0) TellEpoch(at, nullptr);  // Joined ranks that were there before.
+}
+
+gyro_status Lockstep::TellEpoch(const BoundaryView& at, std::unique_ptr<RestoredState> restored) {
   counters_->training.epoch.Set(agreement_.epoch());
   counters_->training.ledger_version.Set(agreement_.ledger().version());
-  if (leader_) desk_.NewEpoch();
   if (!has_sender_) return GYRO_OK;
   Tell(at);
   Record* record = NextRecord(at, RecordKind::kEpoch);
   if (record == nullptr) return GYRO_DROPPED;
   record->restored = std::move(restored);
+  record->world_size = settings_->world_size;
   records_->Commit();
   return GYRO_OK;
+}
+
+void Lockstep::Leave(const BoundaryView& at) {
+  if (open_ || !to_present_.empty()) agreement_.Failed("the ranks joined again before it was applied");
+  if (leader_) desk_.NewEpoch();
+  Tell(at);
+}
+
+gyro_status Lockstep::GoOn(const BoundaryView& at, const JoinResult& join, std::unique_ptr<RestoredState> state) {
+  std::string why;
+  if (!agreement_.GoOn(state.get(), join.epoch, join.boundary, &why))
+    return counters_->training.error.Set(why), GYRO_INVALID;
+  finished_ = join.boundary;
+  SayTrouble();
+  return TellEpoch(at, std::move(state));
 }
 
 void Lockstep::Hold(const char* reason) {

@@ -23,8 +23,15 @@
 
 namespace gyrostat::client {
 
-// The blocking collective before the first boundary. `drawn` is what the leader has drawn for an attempt.
-JoinResult JoinRanks(const Settings& settings, const model::AttemptId& drawn);
+// Where a rank stands that joins.
+struct Standing {
+  model::AttemptId attempt;  // What it would have the attempt be, were it the leader.
+  uint32_t epoch = 0;
+  model::Boundary boundary = 0;
+  bool ready = true;
+};
+// The blocking collective before the first boundary, and before the first of another membership.
+JoinResult JoinRanks(const Settings& settings, const Standing& standing);
 
 class Lockstep {
  public:
@@ -32,8 +39,14 @@ class Lockstep {
   Lockstep(const Settings* settings, const JoinResult& join, FrameRing* frames, OrderQueue* orders,
            RecordQueue* records, Counters* counters);
 
-  // Whether a sender takes frames and records; else they are dropped here.
-  void HasSender() { has_sender_ = true; }
+  // Ranks that join again make a new lockstep. The old one lets go of what is under way: all orders die, and are told.
+  void Leave(const BoundaryView& at);
+  // The new one goes on where the join says, with the state of the old one (null: none). Before any other call. As
+  // NewEpoch fails.
+  gyro_status GoOn(const BoundaryView& at, const JoinResult& join, std::unique_ptr<RestoredState> state);
+
+  // A sender takes frames and records from now on; else they are dropped here.
+  void HasSender(const BoundaryView& at);
 
   // As the C ABI's calls of the same names. StepEnded follows a step_end that took a report or dropped it.
   gyro_status StepEnded(const BoundaryView& at, Recorder* recorder);
@@ -47,6 +60,8 @@ class Lockstep {
   void Hold(const char* reason);
 
   const Agreement& agreement() const { return agreement_; }
+  const Settings& settings() const { return *settings_; }
+  const std::string& hold() const { return hold_; }
 
  private:
   // What the trainer has still to be given of the action: an agreed order of another kind and a local clip may fall on
@@ -57,6 +72,7 @@ class Lockstep {
   void Finish(const BoundaryView& at);
   void Done(const BoundaryView& at);
   void Tell(const BoundaryView& at);
+  gyro_status TellEpoch(const BoundaryView& at, std::unique_ptr<RestoredState> restored);
   Record* NextRecord(const BoundaryView& at, RecordKind kind);
   void SayTrouble();
 

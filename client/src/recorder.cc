@@ -172,6 +172,8 @@ void Recorder::DeliverHeld(std::span<const float> maxima) {
   ring_->queue().Commit();
 }
 
+void Recorder::GoTo(model::Boundary boundary) { counters_->training.boundary.Set(boundary_ = boundary); }
+
 gyro_status Recorder::Invalid(const char* format, ...) {
   char text[GYRO_REASON_BYTES];
   va_list arguments;

@@ -39,6 +39,9 @@ class Recorder {
   // Local clipping needs the maxima of every step, whatever the daemon asked to collect.
   void KeepAllMaxima(bool keep) { keep_all_maxima_ = keep; }
 
+  // Boundaries count on from `boundary`: this rank has joined others that were further.
+  void GoTo(model::Boundary boundary);
+
   bool open() const { return phase_ != Phase::kClosed; }
   model::Boundary boundary() const { return boundary_; }
   model::Step step() const { return step_; }

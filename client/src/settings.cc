@@ -6,6 +6,7 @@
 #include <cstring>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "model/intervention.h"
 
@@ -172,6 +173,14 @@ void ReadConventions(const gyro_options& in, Reader* reader, Settings* out) {
   out->grad_norm_clipped = in.grad_norm_clipped != 0;
 }
 
+void ReadPlace(uint32_t rank, uint32_t world_size, Reader* reader, Settings* out) {
+  out->rank = rank;
+  out->world_size = world_size;
+  reader->Range("world_size", world_size, 1u, kWorldSizeMax);
+  if (rank >= world_size)
+    reader->Complain("rank", std::to_string(rank), "less than world_size = " + std::to_string(world_size));
+}
+
 void ReadCollective(const gyro_collective* in, Reader* reader, Settings* out) {
   if (in == nullptr) return;
   if (in->struct_size < sizeof(gyro_collective) || in->max_begin == nullptr || in->max_wait == nullptr)
@@ -214,11 +223,7 @@ gyro_status ReadSettings(const gyro_options* options, Settings* settings, std::s
   if (!(in.tau_min >= 0 && in.tau_min <= kTauMax))
     reader.Complain("tau_min", std::to_string(in.tau_min), "0 to " + std::to_string(kTauMax));
   settings->tau_min = in.tau_min;
-  settings->rank = in.rank;
-  settings->world_size = in.world_size == 0 ? 1 : in.world_size;
-  reader.Range("world_size", settings->world_size, 1u, kWorldSizeMax);
-  if (in.rank >= settings->world_size)
-    reader.Complain("rank", std::to_string(in.rank), "less than world_size = " + std::to_string(settings->world_size));
+  ReadPlace(in.rank, in.world_size == 0 ? 1 : in.world_size, &reader, settings);
   ReadCollective(in.collective, &reader, settings);
   settings->framework = reader.Text("framework", in.framework);
   settings->transport_path = reader.Text("transport", in.transport);
@@ -232,6 +237,18 @@ gyro_status ReadSettings(const gyro_options* options, Settings* settings, std::s
   // A job that may change nothing never waits for anybody.
   if (!disabled && settings->collective.max_begin != nullptr && settings->world_size > 1 && !settings->allow.empty())
     settings->agreement_lag = 1;
+  return GYRO_OK;
+}
+
+gyro_status ReadMembership(const gyro_collective* collective, uint32_t rank, uint32_t world_size, Settings* settings,
+                           std::string* error) {
+  Reader reader(error);
+  Settings next = *settings;
+  ReadPlace(rank, world_size, &reader, &next);
+  if (collective == nullptr) reader.Complain("collective", "NULL", "the one of all ranks that go on");
+  ReadCollective(collective, &reader, &next);
+  if (!reader.ok()) return GYRO_INVALID;
+  *settings = std::move(next);
   return GYRO_OK;
 }
 

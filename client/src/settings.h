@@ -35,4 +35,9 @@ struct Settings {
 // false.
 gyro_status ReadSettings(const gyro_options* options, Settings* settings, std::string* error);
 
+// Puts another membership into `*settings`: as gyro_rejoin. GYRO_OK, or GYRO_INVALID with a sentence and nothing
+// changed.
+gyro_status ReadMembership(const gyro_collective* collective, uint32_t rank, uint32_t world_size, Settings* settings,
+                           std::string* error);
+
 }  // namespace gyrostat::client

@@ -49,6 +49,7 @@ struct Record {
   // Allocated by the training thread, at boundaries that applied something.
   std::unique_ptr<model::Ack> agreed;
   std::unique_ptr<model::LocalClips> agreed_clips;
+  uint32_t world_size = 0;  // kEpoch: of the job from here on; 0: as before.
   std::unique_ptr<RestoredState> restored;  // kEpoch from a checkpoint. Allocated by the one, freed by the other.
 
   void SetReason(std::string_view text) {

@@ -298,6 +298,16 @@ GYRO_API gyro_status gyro_hold(gyro_client *client, const char *reason);
 /* The weights got another history (in-process rollback or load): a new epoch, a ledger at zero, open orders void. */
 GYRO_API gyro_status gyro_reset(gyro_client *client);
 
+/* Ranks came or went in this process's lifetime (elastic training). Between boundaries, on every rank that goes on,
+ * with the collective, the rank and the number of ranks from now on; ranks that are new call gyro_open with them at the
+ * same place. Blocks until all have joined. A new epoch begins everywhere: all orders die. Boundaries go on from the
+ * furthest rank's. The old collective must be over: nothing may touch its lanes any more. Ledger and registers stay;
+ * where ranks are new, or one is unsure, nothing is applied until all load one state (gyro_state_save on one,
+ * gyro_state_load on all). The rank that holds the stream stays rank 0; without it a new leader's gyro_open begins a new
+ * attempt. GYRO_INVALID: no collective from the beginning, or a wrong argument; nobody has been joined then. */
+GYRO_API gyro_status gyro_rejoin(gyro_client *client, const gyro_collective *collective, uint32_t rank,
+                                 uint32_t world_size);
+
 /* State for the trainer's checkpoint (ledger, version, outcomes). `*data` belongs to the client until the next call of
  * gyro_state_save or gyro_close. Works on an inactive client too. */
 GYRO_API gyro_status gyro_state_save(gyro_client *client, const uint8_t **data, size_t *size);

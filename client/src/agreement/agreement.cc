@@ -357,6 +357,24 @@ bool Agreement::NewEpoch(const RestoredState* restored, std::string* why) {
   return true;
 }
 
+bool Agreement::GoOn(const RestoredState* state, uint32_t epoch, model::Boundary b, std::string* why) {
+  boundary_ = b;
+  if (!NewEpoch(state, why)) return false;
+  epoch_ = epoch;
+  return true;
+}
+
+std::unique_ptr<RestoredState> Agreement::State(model::Boundary b) const {
+  auto state = std::make_unique<RestoredState>();
+  state->boundary = b;
+  state->ledger_version = ledger_.version();
+  state->ledger = ledger_.Sparse();
+  state->registers = registers_.file().Saved();
+  state->envelope = registers_.envelope();
+  state->outcomes = Outcomes();
+  return state;
+}
+
 void Agreement::HoldForEver(const std::string& why) {
   if (hold_for_ever_) return;
   hold_for_ever_ = true;

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -127,6 +128,12 @@ class Agreement {
   // UNSURE: whoever calls this has made the weights equal again, and the next digest shows whether he did. What is in R
   // dies.
   bool NewEpoch(const RestoredState* restored, std::string* why = nullptr);
+
+  // The ranks joined again, or this one joined ranks that were there before: goes on after boundary `b` in `epoch`,
+  // with the ledger, registers and envelope of `state` (null: none). Before the first Decide. As NewEpoch fails.
+  bool GoOn(const RestoredState* state, uint32_t epoch, model::Boundary b, std::string* why);
+  // All that is state, as a checkpoint would hold it after boundary `b`.
+  std::unique_ptr<RestoredState> State(model::Boundary b) const;
 
   // From now on this rank says not_ready in every R, and why.
   void HoldForEver(const std::string& why);

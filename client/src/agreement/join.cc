@@ -25,8 +25,7 @@ constexpr SharedNumber kShared[] = {
     {"lag", 1, [](const JoinWord& w) -> uint64_t { return w.lag; }},
     {"number of entries in R", 2, [](const JoinWord& w) -> uint64_t { return w.layout.entries; }},
     {"number of statistics in R", 2, [](const JoinWord& w) -> uint64_t { return w.layout.statistics; }},
-    {"epoch", 2, [](const JoinWord& w) -> uint64_t { return w.epoch; }},
-    {"state (clip ledger, registers, allow-list or bounds)", 4, [](const JoinWord& w) -> uint64_t { return w.digest; }},
+    {"terms (allow-list, bounds or model)", 4, [](const JoinWord& w) -> uint64_t { return w.digest; }},
 };
 constexpr size_t SharedLanes() {
   size_t lanes = 0;
@@ -37,7 +36,10 @@ constexpr size_t SharedLanes() {
 constexpr size_t kNotReady = SharedLanes();
 constexpr size_t kAttempt = kNotReady + 1;
 constexpr size_t kAttemptPieces = 8;
-constexpr size_t kRanks = kAttempt + kAttemptPieces;
+constexpr size_t kEpoch = kAttempt + kAttemptPieces;
+constexpr size_t kBoundary = kEpoch + 1;
+constexpr size_t kRanks = kBoundary + 1;
+constexpr uint64_t kCountMax = kLaneIntegerMax - 1;
 constexpr size_t kHashPieces = 4, kRowsPieces = 3;
 constexpr size_t kRankLanes = 1 + kHashPieces + kRowsPieces;  // The replica counts from 1: 0 is a rank that is missing.
 
@@ -87,6 +89,13 @@ std::string CheckCover(const JoinWord& word, const RowCover& whole, std::span<co
   return {};
 }
 
+// An integer that every rank may have put in, and the highest won.
+std::optional<uint32_t> Highest(float lane) {
+  if (!(lane >= 0 && lane <= static_cast<float>(kCountMax))) return std::nullopt;
+  const auto value = static_cast<uint32_t>(lane);
+  return static_cast<float>(value) == lane ? std::optional(value) : std::nullopt;
+}
+
 }  // namespace
 
 void RowCover::Add(uint32_t layer, Projection projection, uint64_t begin, uint64_t end) {
@@ -126,7 +135,9 @@ void WriteJoin(const JoinWord& word, std::span<float> lanes) {
     for (size_t i = 0; i < number.pieces; ++i) lane[number.pieces + i] = -lane[i];
     lane += 2 * number.pieces;
   }
-  lanes[kNotReady] = word.ready ? 0 : 1;
+  lanes[kNotReady] = word.ready && word.epoch < kCountMax && word.boundary < kCountMax ? 0 : 1;
+  lanes[kEpoch] = static_cast<float>(std::min<uint64_t>(word.epoch, kCountMax));
+  lanes[kBoundary] = static_cast<float>(std::min<uint64_t>(word.boundary, kCountMax));
   if (word.rank == 0)
     for (size_t i = 0; i < kAttemptPieces; ++i)
       lanes[kAttempt + i] = static_cast<float>(word.attempt.bytes[2 * i] | word.attempt.bytes[2 * i + 1] << 8);
@@ -154,7 +165,12 @@ JoinResult ReadJoin(const JoinWord& word, const RowCover& whole, std::span<const
     result.attempt.bytes[2 * i] = static_cast<uint8_t>(*piece & 0xff);
     result.attempt.bytes[2 * i + 1] = static_cast<uint8_t>(*piece >> 8);
   }
-  if (const char* name = FirstUnequal(lanes); name != nullptr)
+  const auto epoch = Highest(lanes[kEpoch]), boundary = Highest(lanes[kBoundary]);
+  result.epoch = epoch.value_or(word.epoch);
+  result.boundary = boundary.value_or(word.boundary);
+  if (!epoch || !boundary)
+    result.reason = "the join brought no epoch and boundary";
+  else if (const char* name = FirstUnequal(lanes); name != nullptr)
     result.reason = std::string("the ranks differ in ") + name;
   else if (result.attempt.IsZero())
     result.reason = "the join brought no attempt of the leader";

@@ -1,7 +1,7 @@
 // Joining: one blocking collective before the first boundary, an all-reduce MAX too, in which ranks find out whether
-// they may act together (protocol.md §4.1): same protocol, layout, lag and state; one attempt, the leader's; and every
+// they may act together (protocol.md §4.1): same protocol, layout, lag and terms; one attempt, the leader's; and every
 // row of every query and key head owned exactly once in each replica. All ranks read the same lanes and come to the
-// same answer.
+// same answer. Ranks join again when others come or go.
 //
 // Pure; thread-safe.
 #pragma once
@@ -45,8 +45,9 @@ struct JoinWord {
   uint32_t world_size = 1, rank = 0;
   uint32_t replica = 0;         // Which copy of the weights this rank holds a part of. Below world_size.
   model::AttemptId attempt;     // The leader's (rank 0) counts.
-  uint32_t epoch = 0;
-  uint64_t digest = 0;          // Of the state, without the attempt.
+  uint32_t epoch = 0;             // The highest counts, of both: some ranks may have been there before, and one further
+  model::Boundary boundary = 0;   // than another. Below 2^24.
+  uint64_t digest = 0;          // Of what no checkpoint changes: allow-list, bounds. Each R compares the rest.
   bool ready = true;            // False: cannot bind or load; takes part all the same, and all hold.
   RowCover cover;               // What this rank owns.
 };
@@ -59,6 +60,8 @@ struct JoinResult {
   bool may_act = false;      // Else: observe only.
   std::string reason;        // Why not; a sentence.
   model::AttemptId attempt;  // The one that all share. Zero where the lanes make no sense.
+  uint32_t epoch = 0;             // As all go on, and
+  model::Boundary boundary = 0;   // the last boundary that counts as passed.
 };
 // `word` is this rank's own, `whole` what each replica must own.
 JoinResult ReadJoin(const JoinWord& word, const RowCover& whole, std::span<const float> lanes);

@@ -112,7 +112,7 @@ void Step(gyro_client* client, int step, Seen* seen, uint32_t* unsure) {
 }
 
 void Train(Board* board, int rank, const Script& script) {
-  testing::MaxPort<kRanks> port{&board->max, rank};
+  testing::MaxPort<kRanks> port{.shared = &board->max, .rank = rank};
   const gyro_collective collective = {sizeof(collective), &port, &port.Begin, &port.Wait, static_cast<uint32_t>(rank),
                                       nullptr, 0, nullptr, nullptr};
   const gyro_options options = OptionsOf(rank, &collective);

@@ -26,9 +26,9 @@ struct SharedMax {
   std::atomic<uint32_t> collectives[kRanks];
   float lanes[kRanks][kLanesMax];
 
-  void Meet() {
+  void Meet(uint32_t members) {
     const uint32_t before = round.load();
-    if (arrived.fetch_add(1) + 1 == kRanks) {
+    if (arrived.fetch_add(1) + 1 == members) {
       arrived.store(0);
       round.fetch_add(1);
     } else {
@@ -42,6 +42,7 @@ template <int kRanks>
 struct MaxPort {
   SharedMax<kRanks>* shared;
   int rank;
+  int members = kRanks;  // Ranks 0 to members - 1 take part.
 
   static int Begin(void* context, float* lanes, size_t count) {
     const MaxPort& port = *static_cast<MaxPort*>(context);
@@ -52,10 +53,11 @@ struct MaxPort {
   }
   static int Wait(void* context, float* lanes, size_t count) {
     const MaxPort& port = *static_cast<MaxPort*>(context);
-    port.shared->Meet();
+    const auto members = static_cast<uint32_t>(port.members);
+    port.shared->Meet(members);
     for (size_t i = 0; i < count; ++i)
-      for (const auto& each : port.shared->lanes) lanes[i] = std::max(lanes[i], each[i]);
-    port.shared->Meet();  // Nobody writes the next before all have read this.
+      for (uint32_t each = 0; each < members; ++each) lanes[i] = std::max(lanes[i], port.shared->lanes[each][i]);
+    port.shared->Meet(members);  // Nobody writes the next before all have read this.
     return 0;
   }
 };

@@ -99,11 +99,22 @@ TEST_F(Join, WhateverDiffersIsNamed) {
     return result.reason;
   };
   EXPECT_EQ(reason([](JoinWord* w) { w->lag = 2; }), "the ranks differ in lag");
-  EXPECT_EQ(reason([](JoinWord* w) { w->epoch = 1; }), "the ranks differ in epoch");
   EXPECT_EQ(reason([](JoinWord* w) { w->layout.entries = 7; }), "the ranks differ in number of entries in R");
   EXPECT_EQ(reason([](JoinWord* w) { w->digest ^= uint64_t{1} << 63; }),
-            "the ranks differ in state (clip ledger, registers, allow-list or bounds)");
+            "the ranks differ in terms (allow-list, bounds or model)");
   EXPECT_EQ(reason([](JoinWord* w) { w->ready = false; }), "a rank cannot act on its weights");
+}
+
+TEST_F(Join, WhoComesLaterGoesOnWhereTheOthersStand) {
+  words_[1].epoch = 3;
+  words_[1].boundary = 500;
+  words_[2].epoch = 2;
+  words_[2].boundary = 501;
+  EXPECT_TRUE(Result().may_act) << Result().reason;
+  EXPECT_EQ(Result().epoch, 3u);
+  EXPECT_EQ(Result().boundary, 501u);
+  words_[2].boundary = kLaneIntegerMax;
+  EXPECT_EQ(Result().reason, "a rank cannot act on its weights");
 }
 
 TEST_F(Join, ARankThatIsMissingIsNamed) {
