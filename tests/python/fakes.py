@@ -19,6 +19,8 @@ class FakeClient:
         self.reports, self.steps, self.acks, self.orders = [], [], [], []
         self.kinds, self.loaded, self.resets, self.closed = [], [], 0, False
         self.last_error = "fake trouble"
+        self.registers, self.observed, self.held = {}, [], []
+        self.cap = None  # The largest rate that learning_rate allows.
         FakeClient.last = self
 
     def begin(self, step):
@@ -49,6 +51,20 @@ class FakeClient:
         self.acks.append((outcome, reason))
         return _abi.OK
 
+    def learning_rate(self, base):
+        return base if self.cap is None else min(base, self.cap)
+
+    def register(self, register):
+        return self.registers.get(register)
+
+    def observe(self, register, value):
+        self.observed.append((register, value))
+        return _abi.OK
+
+    def hold(self, reason):
+        self.held.append(reason)
+        return _abi.OK
+
     def reset(self):
         self.resets += 1
         return _abi.OK
@@ -76,4 +92,12 @@ def clip_order(q, k, tau=30.0):
     order.q_count, order.k_count = len(q), len(k)
     order.q = (_abi.HeadFactor * max(1, len(q)))(*q)
     order.k = (_abi.HeadFactor * max(1, len(k)))(*k)
+    return order
+
+
+def register_order(kind, registers, ramp=0):
+    """An order of another kind; registers: [(id, from, value)]."""
+    order = _abi.Order(struct_size=ctypes.sizeof(_abi.Order), kind=kind.encode(), intent_id=b"intent-1", ramp=ramp)
+    order.register_count = len(registers)
+    order.registers = (_abi.Register * max(1, len(registers)))(*registers)
     return order

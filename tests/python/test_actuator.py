@@ -220,8 +220,8 @@ def test_unverified_projections_are_refused(fake_library):
 
 def test_other_kinds_are_refused(fake_library):
     order = fakes.clip_order([(0, 0, 0.5)], [])
-    order.kind = b"halt"
-    assert refused(Run(fake_library), order) == "this client cannot apply halt"
+    order.kind = b"prune"
+    assert refused(Run(fake_library), order) == "this client cannot apply prune"
 
 
 def test_without_an_optimizer_nothing_is_clipped(fake_library):

@@ -102,10 +102,10 @@ def test_what_names_no_kinds_allows_nothing(fake_library, caplog, allow, seen):
 
 
 def test_kinds_that_cannot_be_applied_are_said(fake_library, caplog):
-    start(allow=("qk_clip", "halt", 5), set_alpha=print)
-    assert fake_library.last.options["allow"] == "qk_clip"
-    assert "allow names 'halt'" in caplog.text and "allow names 5" in caplog.text
-    assert "set_alpha and get_alpha are not used" in caplog.text
+    start(allow=("qk_clip", "stop", 5, "deepnorm_alpha", "halt"), set_alpha=print)
+    assert fake_library.last.options["allow"] == "qk_clip,halt"
+    assert "allow names 'stop'" in caplog.text and "allow names 5" in caplog.text
+    assert "deepnorm_alpha is not allowed after all: alpha is not bound" in caplog.text
     for allow in ("qk_clip", ["qk_clip"], {"qk_clip"}):
         start(allow=allow)
         assert fake_library.last.options["allow"] == "qk_clip"

@@ -6,6 +6,7 @@ import types
 import pytest
 import torch
 
+import fakes
 import models
 from gyrostat.integrations import huggingface, lightning
 
@@ -77,6 +78,26 @@ def test_outputs_without_a_loss_report_none(fake_library, output):
     assert model() is output
     callback.on_step_end(None, state, None)
     assert fake_library.last.reports == [{}] and callback.monitor.active
+
+
+@pytest.mark.parametrize("kind", ["checkpoint", "halt"])
+def test_requests_become_the_trainers_own(fake_library, kind):
+    callback = huggingface.GyrostatCallback(address="fake:1", allow=(kind,))
+    state, control = types.SimpleNamespace(global_step=0), types.SimpleNamespace(should_save=False,
+                                                                                 should_training_stop=False)
+    callback.on_train_begin(None, state, control, model=models.Model())
+    assert callback.on_step_end(None, state, control) is control and not control.should_save
+    fake_library.last.orders.append(fakes.register_order(kind, [(4, 0.0, 1.0)]))
+    callback.on_step_end(None, state, control)
+    assert control.should_save and control.should_training_stop == (kind == "halt")
+    callback.on_train_end(None, state, control)
+    stopped = types.SimpleNamespace(global_step=1, optimizers=[], should_stop=False)
+    callback = lightning.GyrostatCallback(address="fake:1", allow=(kind,))
+    callback.on_train_start(stopped, models.Model())
+    fake_library.last.orders.append(fakes.register_order(kind, [(4, 0.0, 1.0)]))
+    stopped.global_step = 2
+    callback.on_train_batch_end(stopped, None, None, None, 0)
+    assert stopped.should_stop == (kind == "halt")
 
 
 def lightning_trainer(callback, module, optimizer, batches, accumulate=2):

@@ -2,6 +2,9 @@
 
 import os
 import pathlib
+import re
+import socket
+import subprocess
 import sys
 
 import pytest
@@ -250,3 +253,22 @@ def failing_inside(rank, world, address):
 def test_an_error_of_ours_on_one_rank_holds_up_nobody(tmp_path, daemon):
     (first, one), (second, other) = ranks_job.run(failing_inside, 2, tmp_path, address=daemon.grpc)
     assert first and not second and one != "" and other != ""
+
+
+def test_the_example_is_a_job_of_ranks_that_act_together(tmp_path, daemon):
+    """As a launcher starts it; torch 1.13's own does not run on Python 3.11."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    processes = []
+    for rank in range(2):
+        place = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        address = {"GYROSTAT_ADDRESS": daemon.grpc} if rank == 0 else {}
+        processes.append(subprocess.Popen([sys.executable, REPOSITORY / "client" / "examples" / "ranks.py", "60"],
+                                          env={**os.environ, **place, **address}, cwd=tmp_path, text=True,
+                                          stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+    said = [process.communicate(timeout=100) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], said
+    losses = [float(re.search(rf"rank={rank} steps=60 loss=(\S+) gyrostat=acting", out).group(1))
+              for rank, (out, _) in enumerate(said)]
+    assert max(losses) < 3.9, losses  # ln 64 is 4.16.

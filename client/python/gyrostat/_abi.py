@@ -13,6 +13,9 @@ ABSENT = -3.4028234663852886e38  # -FLT_MAX: not measured.
 
 OK, NONE, INACTIVE, DROPPED, INVALID, STATE, UNAVAILABLE, NO_MEMORY, UNSURE = range(9)
 APPLIED, REFUSED, FAILED = 1, 2, 6
+REGISTER_LR_SCALE, REGISTER_LR_SCALE_UNTIL, REGISTER_GRAD_CLIP, REGISTER_SKIP_BOUNDARY = range(4)
+REGISTER_COLLECT_EVERY = 7
+REGISTER_ALPHA, REGISTER_BETA = 64, 1088  # + layer.
 KINDS = {"unknown": 0, "exact": 1, "lse_upper": 2, "sampled_lower": 3, "norm_product": 4}
 
 FLUSH_MS = 250  # What an exit may cost.
@@ -128,6 +131,10 @@ _HOT = {
     "gyro_step_end": [_HANDLE],
     "gyro_poll": [_HANDLE, ctypes.POINTER(Order)],
     "gyro_ack": [_HANDLE, ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p],
+    "gyro_learning_rate": [_HANDLE, ctypes.c_double, ctypes.POINTER(ctypes.c_double)],
+    "gyro_register_value": [_HANDLE, ctypes.c_uint32, ctypes.POINTER(ctypes.c_float)],
+    "gyro_observe": [_HANDLE, ctypes.c_uint32, ctypes.c_float],
+    "gyro_hold": [_HANDLE, ctypes.c_char_p],
     "gyro_stats": [_HANDLE, ctypes.POINTER(Stats)],
 }
 _COLD = {
@@ -236,6 +243,25 @@ class Client:
     def ack(self, order, outcome, reason):
         """Answers the polled order. `reason` may be empty."""
         return self._library.ack(self._handle, order.id, outcome, reason.encode() if reason else None)
+
+    def learning_rate(self, base):
+        """The rate of the step to come, where the schedule says `base`; once for each boundary."""
+        rate = ctypes.c_double(base)
+        self._library.learning_rate(self._handle, base, ctypes.byref(rate))
+        return rate.value
+
+    def register(self, register):
+        """What a register says from this boundary on; None: there is no such register."""
+        value = ctypes.c_float()
+        answer = self._library.register_value(self._handle, register, ctypes.byref(value))
+        return value.value if answer == OK else None
+
+    def observe(self, register, value):
+        return self._library.observe(self._handle, register, value)
+
+    def hold(self, reason):
+        """Nothing is applied while there is a reason; None: go on."""
+        return self._library.hold(self._handle, reason.encode(errors="replace") if reason else None)
 
     def reset(self):
         return self._library.reset(self._handle)

@@ -38,15 +38,17 @@ class Write:
 class Actuator:
     """Of one model. Training thread only."""
 
-    def __init__(self, probes, optimizers, fuse):
-        """probes: {layer index: LayerProbe}."""
+    def __init__(self, probes, optimizers, fuse, slices=None):
+        """probes: {layer index: LayerProbe}. slices: slices.Slices of the model."""
         self._probes = probes
+        self._slices = slices
         self._masters = masters.Masters(optimizers)
         self._fuse = fuse
         self._unchecked = set(probes)  # Layers whose next clip is their first.
         self._returns = {}  # Layer index → selfcheck.Return, while check (b) is open.
         self._steps_seen = 0
         self._drifting = set()  # Layers whose queries alone were scaled (q_only).
+        self._masters_trouble = {}  # Layer index → why its masters are not known, or "".
         self.disabled = ""  # Why clips are refused for good.
 
     def apply(self, q, k):
@@ -56,6 +58,8 @@ class Actuator:
         """
         if self.disabled:
             return REFUSED, self.disabled
+        if self._slices is not None:
+            self._slices.refresh()
         try:
             writes = self._plan(q, k)
         except (_Refusal, masters.UnknownMaster) as refusal:
@@ -108,10 +112,29 @@ class Actuator:
     def trouble(self, layer_index):
         """Why no clip may touch a layer, or ""."""
         try:
-            self._layer(layer_index, {}, {})
-            return self.disabled
+            layer = self._layer(layer_index, {}, {})
         except _Refusal as refusal:
             return str(refusal)
+        if layer_index not in self._masters_trouble:
+            self._masters_trouble[layer_index] = self._find_masters(layer)
+        return self._masters_trouble[layer_index] or self.disabled
+
+    def _find_masters(self, layer):
+        try:
+            for part in (layer.q_gain or layer.q, layer.k_gain or layer.k):
+                for tensor, title in part.tensors():
+                    if tensor.numel():  # Of a slice, perhaps nothing is here.
+                        self._masters.of(tensor, title)
+            return ""
+        except masters.UnknownMaster as unknown:
+            return str(unknown)
+
+    def bound(self):
+        """[(title, tensor)] of what clips may scale here and is not sliced."""
+        parts = [part for probe in self._probes.values() if probe.layer.q is not None
+                 for part in (probe.layer.q, probe.layer.k, probe.layer.q_gain, probe.layer.k_gain) if part is not None]
+        return [(title, tensor) for part in parts if not getattr(part, "sliced", False)
+                for tensor, title in part.tensors()]
 
     def _layer(self, layer_index, q, k):
         """The layer, if a clip may touch it."""
@@ -135,6 +158,8 @@ class Actuator:
         return layer
 
     def _master(self, part, title):
+        if part.tensor.numel() == 0:  # A slice that holds nothing of it.
+            return part
         return self._masters.of(part.tensor, title)
 
     # The client's own check.
@@ -204,6 +229,7 @@ class Actuator:
     def forget(self):
         """The weights got another history: nothing kept of them holds any more."""
         self._returns.clear()
+        self._masters_trouble.clear()
 
     def _disable(self, reason):
         if not self.disabled:

@@ -10,6 +10,11 @@ import math
 import numbers
 import re
 
+KINDS = ("qk_clip", "warmup_extension", "lr_scale", "deepnorm_alpha", "grad_clip", "skip_step", "checkpoint",
+         "rollback", "halt", "collect")  # Of intervention, as gyrostat.h and gyrostatctl call them.
+_SCHEDULES = ("const", "linear", "cosine", "wsd", "noam")
+_SCHEDULE = {"kind": "schedule_kind", "peak": "schedule_peak", "warmup_steps": "warmup_steps",
+             "total_steps": "total_steps"}  # Of schedule=, and of gyro_model.
 _SHOWN_MAX = 60
 _STEP_MAX = 1 << 53  # As gyrostat.h: a step is also a double.
 _TAU_MAX = 1e9
@@ -113,3 +118,55 @@ def optimizers(flat, fuse):
         else:
             fuse.say(f"optimizer is {shown(one)}, wanted one with step() and param_groups, or a list of them; left out")
     return fit
+
+
+def schedule(value, fuse):
+    """{field of gyro_model: value} of dict(kind=, peak=, warmup_steps=, total_steps=), any of which may be left out."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        fuse.say(f"schedule is {shown(value)}, wanted a dict with some of {', '.join(_SCHEDULE)}; taken as not given")
+        return {}
+    spec = {}
+    for name, entry in value.items():
+        wanted = _wrong_in_schedule(name, entry)
+        if wanted:
+            fuse.say(f"schedule[{shown(name)}] is {shown(entry)}, wanted {wanted}; taken as not given")
+        else:
+            spec[_SCHEDULE[name]] = entry if name in ("kind", "peak") else int(entry)
+    return spec
+
+
+def _wrong_in_schedule(name, value):
+    """What was wanted instead, or ""."""
+    if name not in _SCHEDULE:
+        return f"only {', '.join(_SCHEDULE)}"
+    if name == "kind":
+        return "" if value in _SCHEDULES else f"one of {', '.join(_SCHEDULES)}"
+    if name == "peak":
+        number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+        return "" if number and 0 < value <= 1e6 else "a rate above 0"
+    number = whole_number(value)
+    return "" if number is not None and number >= 0 else "a whole number of steps"
+
+
+def model_spec(value, fuse):
+    """What watch() was told of the model, field by field; what is no field is said and left out."""
+    from gyrostat import _abi
+
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        fuse.say(f"model_spec is {shown(value)}, wanted a dict of fields of gyro_model; taken as not given")
+        return {}
+    numbers_of = {name for name, kind in _abi.Model._fields_ if kind is not _abi.ctypes.c_char_p} - {"struct_size"}
+    names_of = {name for name, kind in _abi.Model._fields_ if kind is _abi.ctypes.c_char_p}
+    spec = {}
+    for name, entry in value.items():
+        number = isinstance(entry, numbers.Real) and not isinstance(entry, bool)
+        if (name in numbers_of and number) or (name in names_of and isinstance(entry, str)):
+            spec[name] = entry
+        else:
+            fuse.say(f"model_spec[{shown(name)}] is {shown(entry)}, wanted a field of gyro_model with a value of its "
+                     "type; left out")
+    return spec

@@ -67,6 +67,7 @@ class LayerProbe:
         self.samples = [None, None]  # [n, in] float32 inputs of the Q and K projections; kept from the first forward.
         self.forwards = 0
         self.dtype = None  # Of the scores.
+        self.resting = False  # An order wants this step not to be measured.
         self.curious = False  # Whether projections and products still matter; later only the softmax does.
         self._fuse = fuse
         self._maxima = []  # Of the forwards since the last take; appended to by whichever thread runs the forward.
@@ -80,7 +81,8 @@ class LayerProbe:
 
     def around(self, call, args, kwargs):
         """For a Tap on the attention module."""
-        if self._fuse.blown or not torch.is_grad_enabled() or not self.layer.attention.training:
+        resting = self.resting and self.lineage.state is not None
+        if resting or self._fuse.blown or not torch.is_grad_enabled() or not self.layer.attention.training:
             return call(*args, **kwargs)
         self._begin()
         try:

@@ -2,7 +2,7 @@
 
 import torch
 
-from gyrostat import masters
+from gyrostat import masters, schedules
 
 _PRESETS = {
     "gpt2": "gpt2", "llama": "llama", "deepseek_v3": "deepseek-v3", "qwen3": "qwen3", "kimi_k2": "kimi-k2",
@@ -11,14 +11,18 @@ _PRESETS = {
 }  # By the config.model_type of Hugging Face models.
 
 
-def describe(model, found, optimizers):
-    """The model spec as {field of gyro_model: value}; None and 0 where not known."""
+def describe(model, found, optimizers, scheduler=None, alphas=None, by_hand=None):
+    """The model spec as {field of gyro_model: value}; None and 0 where not known. alphas: alpha.Alphas, or None.
+    by_hand: a spec that wins.
+    """
     config = getattr(model, "config", None)
     embeddings = [m for m in model.modules() if isinstance(m, torch.nn.Embedding)]
     vocabulary = max(embeddings, key=lambda m: m.num_embeddings, default=None)
     clipped = [layer for layer in found.layers if layer.q]
     weights = [p.weight for layer in clipped for p in (layer.q, layer.k)]
-    scaled = [p.weight for layer in clipped for p in (layer.q_gain or layer.q, layer.k_gain or layer.k)]
+    scaled = [part.tensors()[0][0] for layer in clipped
+              for part in (layer.q_gain or layer.q, layer.k_gain or layer.k)]
+    scaled = [tensor for tensor in scaled if tensor.numel()]  # Of a slice, perhaps nothing is here.
     spec = {
         "layers": len(found.layers), "heads": found.heads, "kv_heads": found.kv_heads, "head_dim": found.head_dim,
         "hidden_size": vocabulary.embedding_dim if vocabulary is not None else 0,
@@ -26,11 +30,17 @@ def describe(model, found, optimizers):
         "attention": found.attention, "qk_norm": found.qk_norm,
         "optimizer": "+".join(type(o).__name__.lower() for o in optimizers) or None,
         "preset": _PRESETS.get(getattr(config, "model_type", None)),
-        "master_fp32": masters.Masters(optimizers).declare(scaled) if scaled else -1,
+        "master_fp32": masters.Masters(optimizers).declare(scaled) if scaled else None if clipped else -1,
         "compute_dtype": {torch.bfloat16: "bf16", torch.float16: "fp16"}.get(weights[0].dtype) if weights else None,
     }
     if found.layers:
         spec.update(_norms(found.layers[0].block))
+    spec.update(schedules.read(scheduler))
+    alpha = alphas.declared()[0] if alphas is not None else None
+    if alpha is not None:  # What reads an alpha computes LN(alpha x + G(x)).
+        spec["deepnorm_alpha"] = alpha
+        spec["norm_placement"] = "post" if alpha == 1 else "deepnorm"
+    spec.update(by_hand or {})
     return spec
 
 

@@ -42,6 +42,11 @@ class Gain:
     def bias(self):
         return getattr(self.module, self.bias_name) if self.bias_name else None
 
+    def tensors(self):
+        """[(what clips scale here, title)]."""
+        return [(getattr(self.module, name), f"{self.title}.{name}") for name in (self.weight_name, self.bias_name)
+                if name]
+
     def trouble(self):
         """Why this gain may not be scaled, or "" when it may."""
         wanted = self.heads * self.width if self.flattened else self.width

@@ -31,7 +31,7 @@ class Masters:
         """What the optimizer updates for `param`, as a Part in float32 (itself where it is float32; a slice, perhaps
         empty, where ranks share it), or None: the optimizer updates the narrow values themselves. Raises UnknownMaster.
         """
-        sliced = self._slice(param, title)
+        sliced = self.slice_of(param, title)
         if sliced is not None:
             return sliced
         if not self._optimizers:
@@ -52,7 +52,7 @@ class Masters:
         raise UnknownMaster(f"{title} is {_name(param.dtype)} and not among the optimizer's parameters, "
                             "and no float32 master of it was found")
 
-    def _slice(self, param, title):
+    def slice_of(self, param, title):
         """The slice of the master that this rank holds, or None where the master is not sliced."""
         for source in (_own_slice, self._megatron_slice, _deepspeed_slice):
             said = source(param)
@@ -90,7 +90,7 @@ class Masters:
         """What to tell the daemon about these parameters: 1 masters are float32, 0 some are not, -1 not known yet."""
         narrow = [p for p in params if p.dtype not in (torch.float32, torch.float64)]
         try:
-            if narrow and not any(self._state(p) or self._slice(p, "weight") for p in narrow):
+            if narrow and not any(self._state(p) or self.slice_of(p, "weight") for p in narrow):
                 return -1  # Optimizers make their masters in the first step.
             return int(all(self.of(p, "weight") is not None for p in params))
         except UnknownMaster:
@@ -159,7 +159,8 @@ def _agrees(part, param):
 
 def _overlap(a, b):
     """Whether two contiguous tensors of one type share memory."""
-    if not (isinstance(b, torch.Tensor) and a.dtype == b.dtype and a.device == b.device and whole(b)):
+    flat = hasattr(b, "_param_infos")  # FSDP's, whose local elements are plain memory.
+    if not (isinstance(b, torch.Tensor) and a.dtype == b.dtype and a.device == b.device and (flat or whole(b))):
         return False
     if a.data_ptr() == 0 or b.data_ptr() == 0:
         return False

@@ -23,9 +23,9 @@ class Monitor:
 
     @property
     def status(self):
-        """inactive, watching (nothing may be changed), acting (what `allow` names may be), or unsure: of several ranks,
-        this one cannot know what the others did. Nothing is applied then, until weights and state were made equal on
-        all ranks with load_state_dict, or the job is restarted.
+        """inactive, watching (nothing may be changed), acting (what `allow` names may be), held (somebody gave a reason
+        to apply nothing), or unsure: of several ranks, this one cannot know what the others did. Nothing is applied
+        then, until weights and state were made equal on all ranks with load_state_dict, or the job is restarted.
         """
         return self._session.status if self.active else "inactive"
 
@@ -68,6 +68,28 @@ class Monitor:
                 self._session.attention_max(layer, maxima, kind)
             except Exception as error:
                 self._fuse.blow(error)
+
+    def hold(self, reason):
+        """The kill switch: from the next boundary on nothing is applied (of several ranks, on none), until release().
+        Watching goes on."""
+        if self.active:
+            with self._fuse.guard():
+                self._session.hold("person", str(reason) or "mon.hold() was called")
+
+    def release(self):
+        """Takes hold() back. What holds for another reason goes on holding."""
+        if self.active:
+            with self._fuse.guard():
+                self._session.hold("person", "")
+
+    def requests(self):
+        """What was asked of the loop since the last call, oldest first: (kind, reason, step) with kind checkpoint,
+        rollback or halt. Each comes once, on all ranks at the same step. Call after step().
+        """
+        if self.active:
+            with self._fuse.guard():
+                return self._session.requests()
+        return []
 
     def reset(self):
         """The weights got another history in this process (rollback, re-initialisation): open orders die."""

@@ -35,6 +35,11 @@ class Projection:
     def bias(self):
         return getattr(self.module, self.bias_name) if self.bias_name else None
 
+    def tensors(self):
+        """[(what clips scale here, title)]."""
+        return [(self.parts[name].tensor if name in self.parts else getattr(self.module, name), f"{self.title}.{name}")
+                for name in (self.weight_name, self.bias_name) if name]
+
     @property
     def heads(self):
         return len(self.starts)

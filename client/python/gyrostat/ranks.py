@@ -45,6 +45,13 @@ class Place:
         return ""
 
 
+def trouble_of(place):
+    """What is wrong with watch(place=), or ""."""
+    if place is None or isinstance(place, Place):
+        return place.trouble() if place else ""
+    return f"place is {shown(place)}, wanted a gyrostat.Place"
+
+
 def _is_count(value):
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 24
 
@@ -73,6 +80,8 @@ class Holding:
 
     def trouble(self, found):
         """Where what was said is not what was found."""
+        if not found.layers:  # A stage of the embedding alone.
+            return ""
         for name, said, here in (("layers", self.layers, len(found.layers)), ("heads", self.heads, found.heads),
                                  ("kv_heads", self.kv_heads, found.kv_heads)):
             if said[1] != here:
@@ -167,6 +176,7 @@ class Share:
     sliced: bool = False  # Parameters, or their masters, are here in part only.
     terms: tuple = ()  # What must be equal on all ranks: (name, value).
     run: str = None
+    unable: dict = dataclasses.field(default_factory=dict)  # {kind: why it cannot carry it out}.
 
 
 @dataclasses.dataclass
@@ -223,12 +233,14 @@ def _spec(specs):
     spec = dict(specs[0])
     for name in ("hidden_size", "vocab_size", "head_dim"):  # A stage without the embedding does not know all.
         spec[name] = max(each.get(name) or 0 for each in specs)
-    spec["master_fp32"] = min(each.get("master_fp32", -1) for each in specs)
-    for name in ("attention", "qk_norm", "compute_dtype", "norm_kind", "norm_placement"):
+    masters = [each["master_fp32"] for each in specs if each.get("master_fp32") is not None]
+    spec["master_fp32"] = min(masters, default=-1)
+    for name in ("attention", "qk_norm", "compute_dtype", "norm_kind", "norm_placement",
+                 "deepnorm_alpha"):
         seen = [each.get(name) for each in specs]
         known = {value for value in seen if value is not None}
         spec[name] = next((value for value in seen if value is not None), None)
-        if name in ("qk_norm",) and len(known) > 1:
+        if name in ("qk_norm", "deepnorm_alpha") and len(known) > 1:
             return spec, f"the ranks' models differ in {name}: {', '.join(sorted(map(str, known)))}"
     return spec, ""
 

@@ -1,4 +1,4 @@
-"""An active monitor: reports at each boundary, then applies what was agreed."""
+"""An active monitor: reports at each boundary, then applies what was ordered."""
 
 import functools
 import logging
@@ -9,6 +9,7 @@ import torch
 from gyrostat import _abi, attention
 from gyrostat.arguments import shown, whole_number
 from gyrostat.arrivals import Arrivals
+from gyrostat.bindings import Bindings
 from gyrostat.report import Report
 from gyrostat.whole import whole
 
@@ -19,20 +20,25 @@ _PASSED, _TO_BEGIN, _TO_END, _TO_POLL = range(4)  # How far the newest boundary 
 class Session:
     """An active monitor's parts. Methods may raise: the Monitor guards them."""
 
-    def __init__(self, fuse, opener, taps, probes, hidden, gradients, actuator, start_step):
+    def __init__(self, fuse, opener, taps, lasting, probes, hidden, gradients, actuator, interventions, start_step):
         """opener: joining.Alone or Together, asked now and at the first step: which of them knows enough about the
-        weights."""
+        weights. taps go when watching ends; lasting: what stays in place until the monitor is closed.
+        """
         self._fuse = fuse
         self._opener = opener
         self._client = self._arrivals = self._collective = self._layout = None
         self._stage = _PASSED
         self._unsure = False
         self._loads = 0  # Epochs that were begun here.
-        self._taps = taps
+        self._boundary = 0
+        self._holds = {}  # Why nothing may be applied: {who says so: sentence}.
+        self._taps, self._lasting = taps, lasting
         self._probes = probes  # {layer index: LayerProbe}
         self._hidden = hidden
         self._gradients = gradients
         self._actuator = actuator
+        self._interventions = interventions
+        self._bindings = Bindings(actuator.bound)
         self._next_step = start_step
         self._pid = os.getpid()
         self._pending_state = None
@@ -44,11 +50,15 @@ class Session:
         self.optimizer_steps += 1
         self._gradients.read(optimizer)
 
-    def open(self, last=True):
+    def rate(self, base):
+        """The rate of the optimizer step to come."""
+        return self._client.learning_rate(base) if self._client is not None and os.getpid() == self._pid else base
+
+    def open(self, last=True, resuming=False):
         """Opens the client, unless it is too early and there will be another call. Raises what _abi.Client raises; a
         client that cannot work blows nothing, it stays inert.
         """
-        opened = self._opener.open(last)
+        opened = self._opener.open(last, resuming)
         if opened is None:
             return
         self._client, self._layout, self._collective = opened.client, opened.layout, opened.collective
@@ -66,8 +76,9 @@ class Session:
             return
         if self.together and self._client.last_error:
             self._fuse.say(self._client.last_error)
+        self._show_holds()
         if self._pending_state is not None:
-            self._load(self._pending_state)
+            self._load(*self._pending_state)
             self._pending_state = None
 
     @property
@@ -80,6 +91,8 @@ class Session:
         """As Monitor.status, of a monitor that is active."""
         if self._unsure:
             return "unsure"
+        if self._holds:
+            return "held"
         return "acting" if self._client is not None and self._client.options["allow"] else "watching"
 
     def step(self, loss, step, grad_norm, tokens, scalars):
@@ -92,6 +105,8 @@ class Session:
         self._stage = _TO_BEGIN
         if self._arrivals is not None:
             self._arrivals.look()
+        if self._client.options["allow"]:
+            self.hold("bindings", self._bindings.trouble())
         step = self._number(step)
         self._next_step = step + 1
         report = Report(self._fuse, self._layout)
@@ -105,13 +120,19 @@ class Session:
         ratio = self._actuator.qk_ratio()
         if ratio is not None:
             report.later([ratio], lambda values: report.scalar("qk_ratio", values[0]))
+        alphas = self._interventions.show_alphas(report) if self._allows("deepnorm_alpha") else None
         self._begin(step)
         report.send(self._client, self._check)
         self._end()
-        self._apply_orders()
-        self._stage = _PASSED
-        if self._collective is not None:
-            self._collective.raise_interrupt()
+        if alphas is not None:
+            self._interventions.alphas.check(alphas)
+            self.hold("alpha", self._interventions.alphas.disabled)
+            self._interventions.move_alphas(self._client)
+        self._apply_orders(step)
+        self._pass_boundary()
+
+    def _allows(self, kind):
+        return kind in self._client.options["allow"].split(",")
 
     def _begin(self, step):
         self._check(self._client.begin(step))
@@ -119,6 +140,7 @@ class Session:
 
     def _end(self):
         self._stage = _TO_POLL
+        self._boundary += 1
         unsure = self._check(self._client.end()) == _abi.UNSURE
         if unsure and not self._unsure:
             cause = self._collective and self._collective.failure
@@ -127,23 +149,53 @@ class Session:
                            logging.CRITICAL, about=(self, self._loads))
         self._unsure = unsure
 
+    def _pass_boundary(self):
+        """What orders say for the step to come."""
+        self._interventions.passed(self._boundary)
+        for one in self._lasting:
+            one.passed()
+        self._stage = _PASSED
+        if self._collective is not None:
+            self._collective.raise_interrupt()
+
     def keep_pace(self):
-        """After an error of ours: passes the boundary all the same, with what is left of it, since other ranks wait
-        for this one; whatever is ordered is refused here, which stops everything everywhere.
+        """After an error of ours: passes the boundary all the same, with what is left of it, where other ranks wait for
+        this one or a rate is under a cap that must not vanish at once. Nothing more is applied; what was agreed on
+        already is refused here, which leaves this rank unsure.
         """
-        if not self.together or self._client is None or os.getpid() != self._pid:
+        capped = any(one.multiplier != 1.0 for one in self._lasting)
+        if not (self.together or capped) or self._client is None or os.getpid() != self._pid:
             return
+        self.hold("error", "this rank stopped watching after an error of its own")
         if self._stage in (_PASSED, _TO_BEGIN):
-            self._begin(self._next_step)
+            self._next_step += self._stage == _PASSED
+            self._begin(self._next_step - 1)
         if self._stage == _TO_END:
             self._end()
         for _ in range(_ORDERS_MAX):
             order = self._client.poll()
             if order is None:
                 break
-            self._client.ack(order, _abi.REFUSED, "this rank stopped after an error of its own")
-        self._stage = _PASSED
-        self._collective.raise_interrupt()
+            self._client.ack(order, _abi.REFUSED, self._holds["error"])
+        self._pass_boundary()
+
+    def hold(self, who, reason):
+        """Nothing is applied while somebody gives a reason; "" takes it away."""
+        if reason == self._holds.get(who, ""):
+            return
+        if reason:
+            self._holds[who] = reason
+            self._fuse.say(f"nothing will be applied: {reason}", about=(self, who, reason, self._loads))
+        else:
+            del self._holds[who]
+        self._show_holds()
+
+    def _show_holds(self):
+        if self._client is not None:
+            self._client.hold(next(iter(self._holds.values()), None))
+
+    def requests(self):
+        return self._interventions.requests()
 
     def _number(self, step):
         """The number of this step, as it was given or counted on."""
@@ -186,19 +238,28 @@ class Session:
                            about=(self, index))
         return not trouble
 
-    def _apply_orders(self):
+    def _apply_orders(self, step):
         self._actuator.look_back(self.optimizer_steps)
         for _ in range(_ORDERS_MAX):
             order = self._client.poll()
             if order is None:
                 return
-            if order.kind != b"qk_clip":
-                outcome = _abi.REFUSED, f"this client cannot apply {order.kind.decode(errors='replace')}"
-            else:
-                q, k = ([(f.layer, f.head, f.factor) for f in factors if self._layout.holds(f.layer)]
-                        for factors in (order.q[: order.q_count], order.k[: order.k_count]))
-                outcome = self._actuator.apply(q, k)
-            self._check(self._client.ack(order, *outcome))
+            self._check(self._client.ack(order, *self._apply(order, step)))
+            if order.kind == b"deepnorm_alpha":
+                self._interventions.move_alphas(self._client)
+
+    def _apply(self, order, step):
+        """(outcome, reason)."""
+        kind = order.kind.decode(errors="replace")
+        if kind != "qk_clip":
+            registers = [(r.id, r.from_, r.value) for r in order.registers[: order.register_count]]
+            outcome = self._interventions.apply(kind, registers, order.intent_id.decode(errors="replace"), step)
+            if outcome[0] != _abi.APPLIED:
+                self._fuse.say(f"{kind} was not applied: {outcome[1]}")
+            return outcome
+        q, k = ([(f.layer, f.head, f.factor) for f in factors if self._layout.holds(f.layer)]
+                for factors in (order.q[: order.q_count], order.k[: order.k_count]))
+        return self._actuator.apply(q, k)
 
     def _check(self, status):
         if status == _abi.INVALID:
@@ -241,14 +302,23 @@ class Session:
         return probe
 
     def reset(self):
-        self._loads += 1
-        self._actuator.forget()
+        self._new_history()
         if self._client is not None:
             self._check(self._client.reset())
 
+    def _new_history(self):
+        self._loads += 1
+        self._actuator.forget()
+        self._bindings.forget()
+        self._interventions.forget()
+        self.hold("bindings", "")
+
     def state_dict(self):
-        state = self._client.save().hex() if self._client is not None else (self._pending_state or b"").hex()
-        return {"format": 1, "client": state, "next_step": self._next_step}
+        if self._client is not None:
+            client, loop = self._client.save(), self._interventions.state_dict()
+        else:
+            client, loop = self._pending_state or (b"", self._interventions.state_dict())
+        return {"format": 1, "client": client.hex(), "next_step": self._next_step, "loop": loop}
 
     def load_state_dict(self, state):
         try:
@@ -256,19 +326,26 @@ class Session:
                 raise ValueError(f"format {state['format']}, wanted 1")
             saved = bytes.fromhex(state["client"])
             next_step = int(state["next_step"])
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            loop = state.get("loop")  # None: of a client that only clipped.
+            if loop is not None:
+                self._interventions.load_state_dict(loop)
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
             self._fuse.say(f"load_state_dict: not a state of gyrostat's ({error!r}); nothing was restored")
             return
         self._next_step = next_step
-        self._actuator.forget()
+        self._new_history()
+        self._pending_state = saved, self._interventions.state_dict()
         if self._client is None:
-            self._pending_state = saved
+            # The first step's rate and the first forward's alpha are under what the state holds.
+            self.open(last=False, resuming=True)
         else:
-            self._load(saved)
+            self._load(*self._pending_state)
+            self._pending_state = None
 
-    def _load(self, saved):
-        self._loads += 1
+    def _load(self, saved, _):
         self._check(self._client.load(saved) if saved else self._client.reset())
+        if self._allows("deepnorm_alpha"):
+            self._interventions.move_alphas(self._client)
 
     def _let_go(self):
         while self._taps:
@@ -276,6 +353,8 @@ class Session:
 
     def close(self):
         self._let_go()
+        while self._lasting:
+            self._lasting.pop().remove()
         if self._client is not None and os.getpid() == self._pid:
             watching = self._arrivals is not None and self._client.opened == _abi.OK and not self._fuse.blown
             self._client.close(self._arrivals.finish(_abi.FLUSH_MS) if watching else _abi.FLUSH_MS)

@@ -106,6 +106,7 @@ class Gradients:
         self._scale = None
         self._rate = None
         self._clipped = False  # Clipped by value, or in a way that did not show the norm.
+        self.clips = False  # Whether the loop has ever clipped these gradients by their L2 norm.
         self._before_clip = None  # Global norm, as the clipping function saw it.
 
     def read(self, optimizer):
@@ -158,10 +159,15 @@ class Gradients:
             updated = self._updated()
             if clipped.isdisjoint(updated):
                 return
+        self.clips |= norm is not None
         if norm is None or not whole(norm) or not self._is_all(clipped, updated) or self._before_clip is not None:
             self._clipped = True
         else:
             self._before_clip = norm.detach()
+
+    def are_mine(self, ids):
+        """Whether a clipping function was given gradients of this model, or their masters'."""
+        return not (ids.isdisjoint(self._of_model) and ids.isdisjoint(self._updated()))
 
     def _is_all(self, clipped, updated):
         """Whether these are the model's gradients, all and no others: its parameters', or their masters'."""
@@ -269,18 +275,25 @@ class ClipWrapper:
     """
 
     _listeners = []
+    _limits = []
     _replaced = []  # (namespace, name, original)
 
-    def __init__(self, listener):
-        """listener(norm or None, {id of each parameter with a gradient}) is called after each clipping."""
+    def __init__(self, listener, limit=None):
+        """listener(norm or None, {id of each parameter with a gradient}) is called after each clipping. limit({id}) →
+        the largest norm that a clipping by L2 norm may leave, or None: as the loop says.
+        """
         if not self._listeners:
             self._install()
-        self._listener = listener
+        self._listener, self._limit = listener, limit
         self._listeners.append(listener)
+        if limit is not None:
+            self._limits.append(limit)
 
     def remove(self):
         if self._listener in self._listeners:
             self._listeners.remove(self._listener)
+        if self._limit in self._limits:
+            self._limits.remove(self._limit)
         if not self._listeners:
             for namespace, name, original in self._replaced:
                 if getattr(namespace.get(name), "_gyrostat", False):
@@ -306,16 +319,19 @@ class ClipWrapper:
         def wrapper(parameters, *args, **kwargs):
             if not isinstance(parameters, torch.Tensor):
                 parameters = list(parameters)  # It may be a generator; it is read again below.
-            result = original(parameters, *args, **kwargs)
-            norm_type = kwargs.get("norm_type", args[1] if len(args) > 1 else 2.0)
-            if name == "clip_grad_norm_":
-                norm = result if float(norm_type) == 2.0 else None
-            else:
-                given = kwargs.get("total_norm", args[1] if len(args) > 1 else None)
-                norm = given if name == "clip_grads_with_norm_" else None
             given = [parameters] if isinstance(parameters, torch.Tensor) else parameters
             ids = [id(p) for p in given if p.grad is not None]
             clipped = set(ids)
+            if name == "clip_grad_norm_":
+                norm_type = kwargs.get("norm_type", args[1] if len(args) > 1 else 2.0)
+                args, kwargs = cls._lowered(args, kwargs, clipped) if _is_two(norm_type) else (args, kwargs)
+                result = original(parameters, *args, **kwargs)
+                norm = result if _is_two(norm_type) else None
+            else:
+                by_norm = name == "clip_grads_with_norm_"
+                args, kwargs = cls._lowered(args, kwargs, clipped) if by_norm else (args, kwargs)
+                result = original(parameters, *args, **kwargs)
+                norm = kwargs.get("total_norm", args[1] if len(args) > 1 else None) if by_norm else None
             if len(clipped) < len(ids):
                 norm = None  # It counts a gradient twice.
             for listener in list(cls._listeners):
@@ -324,3 +340,30 @@ class ClipWrapper:
 
         wrapper._gyrostat = True
         return wrapper
+
+    @classmethod
+    def _lowered(cls, args, kwargs, ids):
+        """The clipping function's arguments, with max_norm at most what the monitors allow."""
+        limits = [limit for limit in (each(ids) for each in cls._limits) if limit is not None]
+        if not limits:
+            return args, kwargs
+        least = min(limits)
+        if args:
+            return (_at_most(args[0], least),) + args[1:], kwargs
+        if "max_norm" in kwargs:
+            return args, {**kwargs, "max_norm": _at_most(kwargs["max_norm"], least)}
+        return args, kwargs
+
+
+def _at_most(max_norm, least):
+    try:
+        return least if float(max_norm) > least else max_norm
+    except (TypeError, ValueError):  # Let the function itself say so.
+        return max_norm
+
+
+def _is_two(norm_type):
+    try:
+        return float(norm_type) == 2.0
+    except (TypeError, ValueError):
+        return False

@@ -16,8 +16,10 @@ class GyrostatCallback(TrainerCallback):
     """Reports at every on_step_end, which the Trainer calls after optimizer and scheduler, with its global step.
 
     The Trainer shows callbacks no per-step loss, so it is taken from the model's own output (`loss`, or the first of a
-    tuple), averaged over micro-batches. Models whose loss the Trainer computes outside report none. The clip ledger is
-    not put into the Trainer's checkpoints: a resumed run begins a new one, which is safe (no order outlives a restart).
+    tuple), averaged over micro-batches. Models whose loss the Trainer computes outside report none. Requests for a
+    checkpoint and for a halt, where `allow` names them, become the Trainer's own. State is not put into the Trainer's
+    checkpoints: a resumed run begins a new clip ledger, which is safe (no order outlives a restart), and caps on the
+    rate that were in force are gone.
     """
 
     def __init__(self, **options):
@@ -32,6 +34,12 @@ class GyrostatCallback(TrainerCallback):
     def on_step_end(self, args, state, control, **kwargs):
         if self.monitor is not None:
             self.monitor.step(self._loss.take(), step=state.global_step)
+            for request in self.monitor.requests():
+                if request.kind == "checkpoint":
+                    control.should_save = True
+                elif request.kind == "halt":
+                    control.should_save = control.should_training_stop = True
+        return control
 
     def on_train_end(self, args, state, control, **kwargs):
         if self.monitor is not None:

@@ -19,7 +19,7 @@ class GyrostatCallback(Callback):
     """Reports once per optimizer step: at the batch end after which `trainer.global_step` has moved on.
 
     Lightning clips gradients before optimizer.step by its own means; where it calls torch's function, the norm before
-    clipping is reported.
+    clipping is reported. A request to halt, where `allow` names it, stops the trainer after the batch.
     """
 
     def __init__(self, **options):
@@ -46,6 +46,8 @@ class GyrostatCallback(Callback):
             self._stepped = trainer.global_step
             self.monitor.step(mean(self._losses), step=self._stepped)
             self._losses.clear()
+            if any(request.kind == "halt" for request in self.monitor.requests()):
+                trainer.should_stop = True
 
     def on_train_end(self, trainer, pl_module):
         if self.monitor is not None:
