@@ -53,8 +53,10 @@ class Seen(torch.optim.SGD):
 class Loop:
     """`watch` options go to gyrostat.watch. after: called between backward and optimizer.step."""
 
-    def __init__(self, seed=0, clip=1e9, after=lambda model: None, **watch):
+    def __init__(self, seed=0, clip=1e9, after=lambda model: None, weights=None, **watch):
         self.model = Model()
+        if weights is not None:
+            self.model.load_state_dict(weights)
         self.optimizer = Seen(self.model.parameters(), PEAK)
         self.scheduler = torch.optim.lr_scheduler.SequentialLR(self.optimizer, [
             torch.optim.lr_scheduler.LinearLR(self.optimizer, start_factor=1 / WARMUP, total_iters=WARMUP),

@@ -101,6 +101,33 @@ def test_alpha_moves_on_its_ramp_and_the_state_holds_it(daemon):
     again.mon.close()
 
 
+def test_a_checkpoint_that_holds_moved_alphas_goes_on_too(daemon):
+    """Alpha is a buffer that the model's own checkpoint keeps; one layer of two was moved."""
+    with start() as loop:
+        loop.step()
+        daemon.order("deepnorm_alpha", {_abi.REGISTER_ALPHA: 4.0}, ramp=10)
+        loop.run_until(lambda: loop.alphas()[0] > 2)
+        saved, state = loop.model.state_dict(), loop.mon.state_dict()
+        saved = {name: value.clone() for name, value in saved.items()}
+        expected = []
+        for _ in range(8):
+            loop.step()
+            expected.append(loop.alphas())
+    assert state["loop"]["declared_alpha"] == 1.0
+    again = loops.Loop(weights=saved, address="fake:1", allow=EVERYTHING)
+    assert again.alphas() == [saved["layers.0.alpha"], 1.0]
+    again.mon.load_state_dict(state)
+    for alphas in expected:
+        again.step()
+        assert again.alphas() == alphas
+    assert again.mon.status == "acting" and "deepnorm_alpha" in daemon.allowed()
+    again.mon.close()
+    fresh = loops.Loop(weights=saved, address="fake:1", allow=EVERYTHING)  # Nobody knows what was declared.
+    fresh.step()
+    assert "deepnorm_alpha" not in daemon.allowed()
+    fresh.mon.close()
+
+
 def test_beta_scales_the_branches_once(daemon):
     with start() as loop:
         loop.step()
@@ -254,7 +281,9 @@ def test_a_cap_stays_when_watching_ends_after_an_error(daemon):
 
 @pytest.mark.parametrize("state", [{}, {"clip_limit": -1.0, "collect_every": 1, "alphas": [], "clips": False},
                                    {"clip_limit": None, "collect_every": 0, "alphas": [], "clips": False},
-                                   {"clip_limit": math.nan, "collect_every": 1, "alphas": [], "clips": False}])
+                                   {"clip_limit": math.nan, "collect_every": 1, "alphas": [], "clips": False},
+                                   {"clip_limit": None, "collect_every": 1, "alphas": [], "clips": False,
+                                    "declared_alpha": -1}])
 def test_a_state_that_cannot_be_is_refused(state):
     with pytest.raises((KeyError, ValueError, TypeError)):
         Interventions(None, None, lambda: "", lambda: False, {}).load_state_dict(state)

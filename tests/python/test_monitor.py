@@ -227,6 +227,16 @@ def test_strange_states_are_said_and_not_used(fake_library, caplog, state):
     assert mon.active and fake_library.last.loaded == [] and "nothing was restored" in caplog.text
 
 
+def test_ranks_without_torch_distributed_only_watch(fake_library, monkeypatch, caplog):
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    start(allow=("qk_clip",)).step(1.0)
+    assert fake_library.last.options["world_size"] == 2 and len(fake_library.last.reports) == 1
+    assert "the 2 ranks of this job cannot agree" in caplog.text
+    monkeypatch.setenv("RANK", "1")
+    assert start(allow=("qk_clip",)).status == "inactive"
+
+
 def test_an_empty_state_still_begins_an_epoch(fake_library):
     mon = start()
     mon.step(1.0)

@@ -66,9 +66,11 @@ def every_kind(rank, world):
     answers = [job.answered(job.order("deepnorm_alpha", {_abi.REGISTER_ALPHA: 3.0}, ramp=6)),
                job.answered(job.order("lr_scale", {0: 0.5, 1: 0})),
                job.answered(job.order("checkpoint", {4: 1}))]
+    ray = {16: 1e-4, 17: 1e-5, 18: job.loop.steps + 1, 19: job.loop.steps + 30, 20: 0, 21: 1}
+    answers.append(job.answered(job.order("warmup_extension", ray)))
     due = job.loop.steps + 30
     answers.append(job.answered(job.order("skip_step", {_abi.REGISTER_SKIP_BOUNDARY: due})))
-    while job.loop.steps < due + 3:
+    while job.loop.steps < max(due + 3, ray[19] + 2):
         job.step()
     state = job.loop.mon.state_dict()
     allowed = job.daemon.allowed() if job.daemon else None
@@ -81,22 +83,25 @@ def every_kind(rank, world):
     before, job.seen = job.seen, []
     resumed = job.loop.alphas()
     job.step(3)
+    # The ray has ended.
     rate = job.loop.optimizer.rates[0] / job.loop.bases[0]
     job.loop.mon.close()
     return {"answers": answers, "seen": before, "state": state, "resumed": (resumed, rate), "later": job.seen,
-            "due": due, "allowed": allowed}
+            "due": due, "allowed": allowed, "ray": ray[19]}
 
 
 def test_what_is_ordered_happens_on_all_ranks_at_the_same_boundary(tmp_path):
     ranks = ranks_job.run(every_kind, 3, tmp_path)
     leader = ranks[0]
-    assert [outcome for outcome, _ in leader["answers"]] == ["applied"] * 4, leader["answers"]
+    assert [outcome for outcome, _ in leader["answers"]] == ["applied"] * 5, leader["answers"]
     assert leader["allowed"] == ",".join(ALLOW)
     for other in ranks[1:]:
         assert other["seen"] == leader["seen"] and other["later"] == leader["later"]  # Bit for bit.
         assert other["state"] == leader["state"]
     alphas = [alpha[0] for _, alpha, *_ in leader["seen"]]
     assert alphas[0] == 1.0 and alphas[-1] == 3.0 and any(1.0 < alpha < 3.0 for alpha in alphas)
+    capped = [rate for _, _, rate, *_ in leader["seen"][leader["ray"] - 15 : leader["ray"] - 1]]
+    assert all(0 < rate < 5e-4 for rate in capped) and leader["seen"][-1][2] > 5e-4
     requests = [request for *_, asked, _ in leader["seen"] for request in asked]
     assert [request.kind for request in requests] == ["checkpoint"]
     updates = [count for _, _, _, count, *_ in leader["seen"]]

@@ -66,6 +66,7 @@ class Alphas:
         self._wanted = {}  # Layer → what the library said last.
         self.moving = set()  # Layers that an order has named.
         self._wrong = {}  # Layer → what it showed instead.
+        self.base = None  # What is declared of all layers, once that is settled: here, or by the checkpoint.
         self.disabled = ""  # Why alpha is refused for good.
 
     def trouble(self):
@@ -76,9 +77,11 @@ class Alphas:
         return self.disabled
 
     def declared(self):
-        """(the one alpha that all layers here show, ""), or (None, why there is none)."""
+        """(the one alpha that all layers have before any order, ""), or (None, why there is none)."""
         if self.trouble():
             return None, self.trouble()
+        if self.base is not None:
+            return self.base, ""
         shown = {_number(self._get(layer)) for layer in self._layers}
         if len(shown) > 1:
             return None, f"the layers have alphas from {min(shown):.9g} to {max(shown):.9g}, wanted one for all"
@@ -86,6 +89,16 @@ class Alphas:
         if value is not None and not _is_alpha(value):
             return None, f"the model shows an alpha of {value}, wanted a finite number above 0"
         return value, ""
+
+    @property
+    def uneven(self):
+        """Whether layers show different alphas: a checkpoint of ours may say what was declared of all."""
+        return not self.trouble() and self.base is None and len(
+            {_number(self._get(layer)) for layer in self._layers}) > 1
+
+    def settle(self):
+        """The client is open: what is declared stays so."""
+        self.base = self.declared()[0]
 
     def shown(self):
         """What the model shows for each layer here: numbers and 0-dim tensors."""

@@ -131,7 +131,7 @@ class Interventions:
 
     def state_dict(self):
         return {"clips": self.clips, "clip_limit": self._clip_limit, "collect_every": self._collect_every,
-                "alphas": sorted(self.alphas.moving)}
+                "alphas": sorted(self.alphas.moving), "declared_alpha": self.alphas.base}
 
     def load_state_dict(self, state):
         """Raises KeyError, TypeError or ValueError for what cannot be such a state."""
@@ -139,9 +139,14 @@ class Interventions:
         if not (limit is None or float(limit) > 0) or every < 1:
             raise ValueError("numbers that no order could have made")
         moving = [int(layer) for layer in state["alphas"]]
+        declared = state["declared_alpha"]
+        if not (declared is None or float(declared) > 0):
+            raise ValueError(f"a declared alpha of {declared}")
         self._resumed_clips = bool(state["clips"])
         self._clip_limit, self._collect_every = limit and float(limit), every
         self.alphas.moves(moving)
+        if self.alphas.base is None and declared is not None:
+            self.alphas.base = float(declared)
 
     def forget(self):
         """The weights got another history: what named a boundary of the old one is void."""

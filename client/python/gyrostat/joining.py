@@ -38,8 +38,10 @@ def _unable(allow, interventions):
 
 def _is_early(spec, allow, interventions, resuming):
     """Optimizers make their masters in their first step, and the daemon must know whether those are float32; that the
-    loop clips is seen in its first step, or known from the checkpoint.
+    loop clips is seen in its first step, or known from the checkpoint, as is what alpha was before orders moved it.
     """
+    if "deepnorm_alpha" in allow.split(",") and interventions.alphas.uneven and not resuming:
+        return True
     waits_for_clip = "grad_clip" in allow.split(",") and not interventions.clips and not resuming
     return spec["master_fp32"] == -1 or waits_for_clip
 
@@ -67,6 +69,7 @@ class Alone:
             layout = Layout(first.index + held, first.first_head + layout.heads, first.index, held, first.first_head)
             spec = {**spec, "layers": layout.layers, "heads": layout.heads, "kv_heads": 0}
         options = {**self._options, "allow": _able(allow, unable)}
+        looked.interventions.alphas.settle()
         return Opened(_abi.Client(self._library, options, spec), layout)
 
 
@@ -106,6 +109,7 @@ class Together:
             return self._apart("no kind is left that all ranks can carry out")
         collective = Collective(self._job.own_group, self._device, whole.replica, whole.shards)
         client = _abi.Client(self._library, options, whole.spec, collective)
+        self.looked.interventions.alphas.settle()
         held = share.holding
         if held.heads[1] < whole.heads:
             for layer in self.looked.found.layers:

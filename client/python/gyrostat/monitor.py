@@ -18,7 +18,7 @@ class Monitor:
 
     @property
     def active(self):
-        """Whether steps are being reported."""
+        """Whether this rank takes part: its steps are reported, or agreed on."""
         return self._session is not None and not self._fuse.blown
 
     @property
@@ -50,7 +50,7 @@ class Monitor:
         """Measures a layer's attention by hand, where it is computed by a kernel that cannot be seen into.
 
         Call in the forward, with what enters the kernel; arguments as gyrostat.max_logits. Ignored without gradients
-        (evaluation). `layer` counts from 0.
+        (evaluation). `layer` counts from 0 in the whole model.
         """
         if self.active:
             try:
