@@ -66,7 +66,7 @@ def every_kind(rank, world):
     answers = [job.answered(job.order("deepnorm_alpha", {_abi.REGISTER_ALPHA: 3.0}, ramp=6)),
                job.answered(job.order("lr_scale", {0: 0.5, 1: 0})),
                job.answered(job.order("checkpoint", {4: 1}))]
-    ray = {16: 1e-4, 17: 1e-5, 18: job.loop.steps + 1, 19: job.loop.steps + 30, 20: 0, 21: 1}
+    ray = {16: 1e-4, 17: 0.004, 18: job.loop.steps + 1, 19: job.loop.steps + 30, 20: 0, 21: 1}
     answers.append(job.answered(job.order("warmup_extension", ray)))
     due = job.loop.steps + 30
     answers.append(job.answered(job.order("skip_step", {_abi.REGISTER_SKIP_BOUNDARY: due})))
@@ -100,8 +100,11 @@ def test_what_is_ordered_happens_on_all_ranks_at_the_same_boundary(tmp_path):
         assert other["state"] == leader["state"]
     alphas = [alpha[0] for _, alpha, *_ in leader["seen"]]
     assert alphas[0] == 1.0 and alphas[-1] == 3.0 and any(1.0 < alpha < 3.0 for alpha in alphas)
-    capped = [rate for _, _, rate, *_ in leader["seen"][leader["ray"] - 15 : leader["ray"] - 1]]
-    assert all(0 < rate < 5e-4 for rate in capped) and leader["seen"][-1][2] > 5e-4
+    rates = [rate for _, _, rate, *_ in leader["seen"]]
+    begin = leader["ray"] - 30  # Of the ray, as a boundary; rates are halved by then.
+    for boundary in range(begin + 8, begin + 20):
+        assert rates[boundary - 1] <= (1e-4 + 0.004 * (boundary - begin)) / 2 * (1 + 1e-6), boundary
+    assert rates[-1] > 0.04
     requests = [request for *_, asked, _ in leader["seen"] for request in asked]
     assert [request.kind for request in requests] == ["checkpoint"]
     updates = [count for _, _, _, count, *_ in leader["seen"]]
