@@ -30,9 +30,13 @@ def _main(rank, work, world, folder, options):
     for name in ("RANK", "WORLD_SIZE", "GYROSTAT_ADDRESS"):
         os.environ.pop(name, None)
     dist.init_process_group("gloo", rank=rank, world_size=world, init_method=f"file://{folder}/meeting")
+    leave = options.pop("leave", False)  # Without a word to the others.
     result = work(rank, world, **options)
-    dist.barrier()
+    if not leave:
+        dist.barrier()
     torch.save(result, f"{folder}/result{rank}")
+    if leave:
+        os._exit(0)
 
 
 class Growing(torch.optim.SGD):

@@ -272,3 +272,26 @@ def test_the_example_is_a_job_of_ranks_that_act_together(tmp_path, daemon):
     losses = [float(re.search(rf"rank={rank} steps=60 loss=(\S+) gyrostat=acting", out).group(1))
               for rank, (out, _) in enumerate(said)]
     assert max(losses) < 3.9, losses  # ln 64 is 4.16.
+
+
+def left_alone(rank, world, address):
+    """Rank 1 is gone after ten steps. Rank 0's training needs it no more: it goes on, and must not be held up."""
+    model = hot(models.Model())
+    optimizer = ranks_job.Growing(model)
+    mon = watch(rank, model, optimizer, address)
+    ranks_job.wait_for_welcome(mon, rank)
+    answers, statuses = ranks_job.Answers(), []
+    for step in range(10 if rank == 1 else 30):
+        optimizer.zero_grad()
+        models.loss_of(model, models.batch(step)).backward()
+        optimizer.step()
+        mon.step(1.0)
+        statuses.append((mon.status, len(answers.list)))
+    return statuses
+
+
+def test_a_rank_whose_peer_is_gone_is_unsure_and_trains_on(tmp_path, daemon):
+    statuses, _ = ranks_job.run(left_alone, 2, tmp_path, address=daemon.grpc, leave=True)
+    assert len(statuses) == 30
+    assert statuses[8][0] == "acting" and {status for status, _ in statuses[12:]} == {"unsure"}
+    assert statuses[12][1] == statuses[-1][1]  # Nothing was applied any more.
