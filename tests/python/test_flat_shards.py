@@ -15,9 +15,11 @@ import models
 import ranks_job
 import test_ranks
 from gyrostat import _abi
+from gyrostat.actuator import Actuator
+from gyrostat.attention import LayerProbe
 from gyrostat.discover import discover
-from gyrostat.scaling import scale
 from gyrostat.slices import Slices
+from gyrostat.trouble import Fuse
 
 daemon = test_ranks.daemon
 
@@ -148,12 +150,18 @@ def test_a_flat_parameter_is_scaled_as_the_whole_would_be(new):
         flat = flat_parameter(model, names, begin, end, new)
         slices = Slices(model, found, [torch.optim.SGD([flat], lr=0.1)])
         assert slices.any()
+        probes = {layer.index: LayerProbe(layer, Fuse()) for layer in found.layers}
+        for probe in probes.values():
+            probe.lineage.state = True  # As a forward of the gathered weights would have shown.
+        optimizer = torch.optim.SGD([flat], lr=0.1)
+        clips = Actuator(probes, [optimizer], Fuse(), Slices(model, found, [optimizer]))
         for layer in found.layers:
             for side, projection in enumerate((layer.q, layer.k)):
                 assert projection.trouble() == ""
                 owned += [(layer.index, side, *span) for span in slices.rows(layer.index, side)]
-                for part, rows, _ in projection.targets(factors):
-                    scale(part, rows)
+        assert [clips.trouble(layer.index) for layer in found.layers] == ["", ""]
+        heads = [(layer, head, factor) for layer in range(2) for head, factor in factors.items()]
+        assert clips.apply(heads, heads) == (_abi.APPLIED, "")
         pieces.append(flat.detach())
     assert torch.equal(torch.cat(pieces), expected)
     for layer in range(2):

@@ -267,6 +267,15 @@ def test_weights_that_were_swapped_hold_until_a_reset(daemon, caplog):
         assert loop.mon.status == "acting"
 
 
+def test_weights_that_are_made_at_every_look_hold_nothing(daemon):
+    """A weight norm: no clip may touch it, and other kinds go on."""
+    with start(allow=("qk_clip", "lr_scale")) as loop:
+        torch.nn.utils.weight_norm(loop.model.layers[0].q_proj)
+        for _ in range(3):
+            loop.step()
+        assert loop.mon.status == "acting"
+
+
 def test_a_cap_stays_when_watching_ends_after_an_error(daemon):
     with start() as loop:
         assert ordered(loop, daemon, "lr_scale", {0: 0.25, 1: 0})[0] == "applied"

@@ -120,6 +120,8 @@ class Actuator:
         return self._masters_trouble[layer_index] or self.disabled
 
     def _find_masters(self, layer):
+        if self._slices is not None:
+            self._slices.refresh()
         try:
             for part in (layer.q_gain or layer.q, layer.k_gain or layer.k):
                 for tensor, title in part.tensors():
@@ -130,11 +132,13 @@ class Actuator:
             return str(unknown)
 
     def bound(self):
-        """[(title, tensor)] of what clips may scale here and is not sliced."""
+        """[(title, parameter)] of what clips may scale here and is not sliced. (What is no parameter is made anew at
+        every look, and never scaled.)
+        """
         parts = [part for probe in self._probes.values() if probe.layer.q is not None
                  for part in (probe.layer.q, probe.layer.k, probe.layer.q_gain, probe.layer.k_gain) if part is not None]
         return [(title, tensor) for part in parts if not getattr(part, "sliced", False)
-                for tensor, title in part.tensors()]
+                for tensor, title in part.tensors() if isinstance(tensor, torch.nn.Parameter)]
 
     def _layer(self, layer_index, q, k):
         """The layer, if a clip may touch it."""
