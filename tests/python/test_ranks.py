@@ -187,7 +187,7 @@ def pipeline(rank, world, address):
             mon.step(loss)
             peaks.append(maxima_of(stage))
         return {"answers": answers.list, "peaks": peaks, "state": mon.state_dict()["client"], "status": mon.status,
-                "error": mon._session._client.last_error}
+                "partial": mon._session._layout.partial, "error": mon._session._client.last_error}
 
 
 def test_layers_of_a_pipeline_are_clipped_by_the_stage_that_has_them(tmp_path, daemon):
@@ -195,6 +195,7 @@ def test_layers_of_a_pipeline_are_clipped_by_the_stage_that_has_them(tmp_path, d
     print(first["error"], first["answers"])
     assert len(first["answers"]) > 3 and first["answers"] == last["answers"] and first["state"] == last["state"]
     assert max(first["peaks"][-1]) < 5 * TAU and max(last["peaks"][-1]) < 5 * TAU
+    assert first["partial"] and last["partial"]
 
 
 def interrupted(rank, world, address):

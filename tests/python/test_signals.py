@@ -305,3 +305,27 @@ def test_skipped_optimizer_steps_report_no_gradients(fake_library):
         models.loss_of(model, models.batch()).backward()
         mon.step(1.0)  # As a loss scaler does after an overflow.
     assert "grad_norm" not in fake_library.last.reports[0]
+
+
+def test_norms_of_a_part_of_the_model_are_shares():
+    import fakes
+    from gyrostat import _abi
+    from gyrostat.layout import Layout
+    from gyrostat.report import Report
+    from gyrostat.signals import Gradients
+    from gyrostat.trouble import Fuse
+
+    model = models.Model(layers=2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    gradients = Gradients(model, list(model.layers), Fuse(), [optimizer])
+    models.loss_of(model, models.batch()).backward()
+    wanted = float(torch.cat([p.grad.flatten() for p in model.parameters()]).norm())
+    gradients.read(optimizer)
+    report = Report(Fuse(), Layout(4, 4, first_layer=2, held=2, partial=True))
+    gradients.report(report, None)
+    client = fakes.FakeClient(None, {}, {})
+    client.begin(1)
+    report.send(client, lambda status: None)
+    (sent,) = client.reports
+    assert sent["grad_norm_share"] == pytest.approx(wanted, rel=1e-5) and "grad_norm" not in sent
+    assert sent["layer_grad_norm"][:2] == [_abi.ABSENT] * 2 and min(sent["layer_grad_norm"][2:]) > 0

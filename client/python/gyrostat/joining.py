@@ -114,8 +114,9 @@ class Together:
         if held.heads[1] < whole.heads:
             for layer in self.looked.found.layers:
                 layer.take_place(whole.heads, whole.kv_heads)
-        return Opened(client, Layout(whole.layers, whole.heads, held.layers[0], held.layers[1], held.heads[0]),
-                      collective)
+        partial = held.layers[1] < whole.layers or held.heads[1] < whole.heads
+        layout = Layout(whole.layers, whole.heads, held.layers[0], held.layers[1], held.heads[0], partial)
+        return Opened(client, layout, collective)
 
     def _share(self, resuming):
         share = ranks.Share(trouble=self._trouble, run=self._options["run"],

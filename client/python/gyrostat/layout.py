@@ -14,6 +14,7 @@ class Layout:
     first_layer: int = 0
     held: int = None
     first_head: int = 0
+    partial: bool = False  # Other ranks hold the rest: norms of what is here are shares.
 
     def __post_init__(self):
         if self.held is None:

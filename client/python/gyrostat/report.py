@@ -22,6 +22,11 @@ class Report:
         self._waiting = []  # (0-dim tensors, what to do with their values)
         self._rows = None  # ({layer: [heads]}, (layers, heads), kind)
 
+    @property
+    def partial(self):
+        """Whether norms of what is here are shares of the whole model's."""
+        return self._layout is not None and self._layout.partial
+
     def scalar(self, name, value):
         """A number, or a tensor (its mean). None is left out; what is neither is said once and left out. Returns
         whether it was taken."""

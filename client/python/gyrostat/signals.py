@@ -213,8 +213,8 @@ class Gradients:
             report.array("layer_grad_norm", [roots.get(layer) for layer in range(self._layers)])
             report.scalar("embedding_grad_norm", roots.get(self._layers))
             report.scalar("output_grad_norm", roots.get(self._layers + 1))
-            if given is None:
-                report.scalar("grad_norm", total)
+            if given is None:  # The ranks' shares are added up (client/README.md, "One stream for all ranks").
+                report.scalar("grad_norm_share" if report.partial else "grad_norm", total)
 
         report.later(list(norms) + extra, then)
 
