@@ -21,10 +21,12 @@ from layout import Layout, Shape
 
 
 class Collectives:
-    """Counts what this process sends through torch.distributed: the job's own, and those of groups it did not make."""
+    """Counts what this process sends through torch.distributed: the job's own, and of groups that it did not make, so
+    gyrostat's: maxima (the agreement, and statistics that are maxima) and all else (statistics that are sums).
+    """
 
     def __init__(self, layout):
-        self.own = self.others = 0
+        self._seen = [0, 0, 0]
         self._groups = [g for g in (layout.tp_group, layout.dp_group) if g is not None]
         for name in ("all_reduce", "all_gather", "all_gather_object", "broadcast", "reduce", "barrier"):
             self._count(name)
@@ -35,18 +37,15 @@ class Collectives:
         original = getattr(dist, name)
 
         def counted(*args, **named):
-            if points or any(named.get("group") is group for group in self._groups):
-                self.own += 1
-            else:
-                self.others += 1
+            own = points or any(named.get("group") is group for group in self._groups)
+            self._seen[0 if own else 1 if named.get("op") == dist.ReduceOp.MAX else 2] += 1
             return original(*args, **named)
 
         setattr(dist, name, counted)
 
     def take(self):
-        """(the job's, others') since the last call."""
-        seen = self.own, self.others
-        self.own = self.others = 0
+        """[the job's, gyrostat's maxima, gyrostat's others] since the last call."""
+        seen, self._seen = self._seen, [0, 0, 0]
         return seen
 
 
@@ -88,8 +87,7 @@ class Log:
     """What the job shows, step by step."""
 
     def __init__(self):
-        self.rows = {"loss": [], "peak": [], "digest": [], "seconds": [], "bare_seconds": [], "collectives": [],
-                     "rate": []}
+        self.rows = {"loss": [], "peak": [], "digest": [], "seconds": [], "bare_seconds": [], "collectives": []}
 
     def step(self, job, monitor, counts):
         begin = time.perf_counter()
