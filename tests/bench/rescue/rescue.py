@@ -30,18 +30,19 @@ class Scenario:
     config: dict
     allow: tuple
     policy: str  # Of the guarded arm's daemon, as YAML.
+    layout: str  # Where nothing else is asked for.
     person: bool = False  # Whether somebody sits at a terminal.
 
 
 SCENARIOS = {s.name: s for s in (
     Scenario("runaway_logits", {"norm": "pre", "layers": 2, "lr": 0.05, "warmup": 50, "steps": 300}, ("qk_clip",),
-             f"{{mode: act, qk_clip: {{tau: {TAU:g}}}}}"),
+             f"{{mode: act, qk_clip: {{tau: {TAU:g}}}}}", "dp2tp2"),
     Scenario("short_warmup", {"norm": "post", "layers": 4, "lr": 0.02, "warmup": 60, "steps": 300, "planned": 1000,
                               "embedding_std": 1.0}, ("warmup_extension",),
-             f"{{mode: act, qk_clip: {{tau: {TAU:g}}}}}"),
+             f"{{mode: act, qk_clip: {{tau: {TAU:g}}}}}", "dp4"),
     Scenario("deep_post_norm", {"norm": "post", "layers": 12, "batch": 4, "lr": 0.003, "warmup": 50, "steps": 350,
                                 "planned": 1000, "embedding_std": 1.0}, ("deepnorm_alpha", "lr_scale"),
-             f"{{mode: advise, qk_clip: {{tau: {TAU:g}}}}}", person=True),
+             f"{{mode: advise, qk_clip: {{tau: {TAU:g}}}}}", "dp4", person=True),
 )}
 LAYOUTS = ("dp4", "dp2tp2", "dp2pp2")
 
@@ -203,9 +204,8 @@ def parse():
     options = parser.parse_args()
     chosen = options.scenario or list(SCENARIOS)
     seeds = options.seed or ([0, 1, 2] if options.all else [0])
-    # By default each scenario once, each in another layout.
-    jobs = [(name, layout, seed) for at, name in enumerate(chosen)
-            for layout in options.layout or (LAYOUTS if options.all else [LAYOUTS[at % len(LAYOUTS)]])
+    jobs = [(name, layout, seed) for name in chosen
+            for layout in options.layout or (LAYOUTS if options.all else [SCENARIOS[name].layout])
             for seed in seeds]
     return options, jobs
 
