@@ -213,9 +213,10 @@ class Session:
         blind layer must not take the guard from the rest.
         """
         taken = {}
+        bound = self.together and self._allows("qk_clip")
         for index, probe in self._probes.items():
             maxima, kind = probe.take()
-            if maxima is not None and (not self.together or self._may_order(index)):
+            if maxima is not None and (not bound or self._may_order(index)):
                 taken[index] = maxima, kind
         if not taken:
             return
