@@ -45,6 +45,16 @@ gyro_status Usable(const gyro_client* client) {
   return client->active() ? GYRO_OK : GYRO_INACTIVE;
 }
 
+// Nothing is thrown across the ABI: where orders are judged or applied, memory may run out.
+template <class Call>
+gyro_status Guarded(const Call& call) {
+  try {
+    return call();
+  } catch (const std::bad_alloc&) {
+    return GYRO_NO_MEMORY;
+  }
+}
+
 gyro_status Refuse(gyro_client* client, const char* text) {
   client->shared->counters.training.error.Set(text);
   client->shared->counters.training.invalid.Add();
@@ -186,7 +196,8 @@ gyro_status gyro_step_end(gyro_client* client) {
   const gc::Agreement& agreement = client->lockstep->agreement();
   const gyro_status ended = client->recorder.End(agreement.epoch(), agreement.ledger().version());
   if (ended != GYRO_OK && ended != GYRO_DROPPED) return ended;
-  const gyro_status agreed = client->lockstep->StepEnded(client->Here(), &client->recorder);
+  const gyro_status agreed =
+      Guarded([client] { return client->lockstep->StepEnded(client->Here(), &client->recorder); });
   return agreed == GYRO_OK ? ended : agreed;
 }
 
@@ -200,8 +211,10 @@ gyro_status gyro_poll(gyro_client* client, gyro_order* order) {
     client->shared->counters.training.error.Set("gyro_poll was called between gyro_step_begin and gyro_step_end");
     return GYRO_STATE;
   }
-  if (client->lockstep != nullptr) return client->lockstep->Poll(client->Here(), order);
-  return client->actuator.Poll(client->Here(), order);
+  return Guarded([client, order] {
+    return client->lockstep != nullptr ? client->lockstep->Poll(client->Here(), order)
+                                       : client->actuator.Poll(client->Here(), order);
+  });
 }
 
 gyro_status gyro_ack(gyro_client* client, const uint8_t* id, gyro_outcome outcome, const char* reason) {
@@ -210,8 +223,10 @@ gyro_status gyro_ack(gyro_client* client, const uint8_t* id, gyro_outcome outcom
   const int raw = Raw(outcome);
   if (raw != GYRO_APPLIED && raw != GYRO_REFUSED && raw != GYRO_FAILED)
     return Refuse(client, "gyro_ack wants GYRO_APPLIED, GYRO_REFUSED or GYRO_FAILED as outcome");
-  if (client->lockstep != nullptr) return client->lockstep->Ack(client->Here(), id, raw, reason);
-  return client->actuator.Ack(client->Here(), id, raw, reason);
+  return Guarded([client, id, raw, reason] {
+    return client->lockstep != nullptr ? client->lockstep->Ack(client->Here(), id, raw, reason)
+                                       : client->actuator.Ack(client->Here(), id, raw, reason);
+  });
 }
 
 gyro_status gyro_learning_rate(gyro_client* client, double base, double* rate) {
@@ -246,11 +261,13 @@ gyro_status gyro_observe(gyro_client* client, uint32_t id, float value) {
 
 gyro_status gyro_hold(gyro_client* client, const char* reason) {
   if (const gyro_status status = Usable(client); status != GYRO_OK) return status;
-  if (client->lockstep != nullptr)
-    client->lockstep->Hold(reason);
-  else
-    client->actuator.Hold(reason);
-  return GYRO_OK;
+  return Guarded([client, reason] {
+    if (client->lockstep != nullptr)
+      client->lockstep->Hold(reason);
+    else
+      client->actuator.Hold(reason);
+    return GYRO_OK;
+  });
 }
 
 gyro_status gyro_reset(gyro_client* client) {

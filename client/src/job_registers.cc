@@ -1,6 +1,7 @@
 #include "client/src/job_registers.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "base/mix.h"
@@ -88,6 +89,11 @@ bool JobRegisters::Restore(std::span<const model::RegisterReading> saved, const 
   envelope_ = envelope;
   envelope_.Shift(static_cast<int64_t>(now) - static_cast<int64_t>(then));
   return true;
+}
+
+uint64_t JobRegisters::BoundsHash() const {
+  const uint64_t h = base::Mix(file_.BoundsHash(), std::bit_cast<uint64_t>(model_->schedule_peak.value_or(0)));
+  return base::Mix(h, model_->warmup_steps.value_or(0));
 }
 
 uint64_t JobRegisters::HashAt(model::Boundary at) const { return base::Mix(file_.HashAt(at), envelope_.hash()); }

@@ -53,8 +53,8 @@ class JobRegisters {
 
   // Of everything that ranks must have in common at boundary `at`.
   uint64_t HashAt(model::Boundary at) const;
-  // Of what is no state: bounds.
-  uint64_t BoundsHash() const { return file_.BoundsHash(); }
+  // Of what is no state: what orders are judged by.
+  uint64_t BoundsHash() const;
 
  private:
   const model::ModelSpec* model_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "base/mix.h"
@@ -10,6 +11,8 @@
 
 namespace gyrostat::remedy {
 namespace {
+
+constexpr float kUnread = std::numeric_limits<float>::quiet_NaN();
 
 bool IsSame(float a, float b) { return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b); }
 
@@ -28,6 +31,7 @@ float Register::At(model::Boundary at) const {
 
 RegisterFile::RegisterFile(std::vector<RegisterBounds> bounds) : bounds_(std::move(bounds)) {
   bounds_.resize(std::min<size_t>(bounds_.size(), kRegistersMax));
+  observed_.assign(bounds_.size(), kUnread);
   registers_.resize(bounds_.size());
   Reset();
 }
@@ -63,12 +67,10 @@ void RegisterFile::Set(uint32_t id, float value, uint32_t ramp, model::Boundary 
 
 void RegisterFile::Observe(uint32_t id, float value) {
   if (id >= registers_.size()) return;
-  const auto at = std::lower_bound(observed_.begin(), observed_.end(), id,
-                                   [](const Observed& each, uint32_t wanted) { return each.id < wanted; });
-  if (at != observed_.end() && at->id == id)
-    at->value = value;
-  else
-    observed_.insert(at, {id, value});
+  if (observed_begin_ == observed_end_) observed_begin_ = id;
+  observed_begin_ = std::min(observed_begin_, id);
+  observed_end_ = std::max(observed_end_, id + 1);
+  observed_[id] = value;
 }
 
 void RegisterFile::Reset() {
@@ -116,9 +118,9 @@ uint64_t RegisterFile::HashOf(uint32_t id) const {
 
 uint64_t RegisterFile::HashAt(model::Boundary at) const {
   uint64_t h = set_hash_;
-  for (const Observed& each : observed_)
-    if (!IsSame(each.value, registers_[each.id].At(at)))
-      h += base::Mix(~uint64_t{each.id}, std::bit_cast<uint32_t>(each.value));
+  for (uint32_t id = observed_begin_; id < observed_end_; ++id)
+    if (!IsSame(observed_[id], kUnread) && !IsSame(observed_[id], registers_[id].At(at)))
+      h += base::Mix(~uint64_t{id}, std::bit_cast<uint32_t>(observed_[id]));
   return h;
 }
 

@@ -3,7 +3,7 @@
 // A set names the version it expects, so that a second delivery finds another one and is void. The client keeps the
 // truth; policy writes orders from what hellos and acks told it.
 //
-// Pure; not thread-safe. No allocation after construction, but where a register is observed for the first time.
+// Pure; not thread-safe. No allocation after construction.
 #pragma once
 
 #include <cstddef>
@@ -110,12 +110,9 @@ class RegisterFile {
  private:
   uint64_t HashOf(uint32_t id) const;
 
-  struct Observed {
-    uint32_t id = 0;
-    float value = 0;
-  };
   std::vector<RegisterBounds> bounds_;
-  std::vector<Observed> observed_;  // Ids in order.
+  std::vector<float> observed_;                     // NaN: not read ...
+  uint32_t observed_begin_ = 0, observed_end_ = 0;  // ... as all outside these.
   std::vector<Register> registers_;
   uint64_t set_hash_ = 0;  // A sum, so that one change costs one term.
 };

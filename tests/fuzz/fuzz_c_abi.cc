@@ -95,6 +95,7 @@ class Session {
   void End();
   void Poll();
   void Ack();
+  void Registers();
   void Save();
   void Load();
   void Stats();
@@ -125,7 +126,8 @@ class Session {
 
 void Session::Open() {
   static constexpr const char* kAttention[] = {nullptr, "mha", "gqa", "mqa", "mla", "none of these"};
-  static constexpr const char* kAllow[] = {nullptr, "qk_clip", "qk_clip,lr_scale", ",", "qk_clip,,"};
+  static constexpr const char* kAllow[] = {nullptr, "qk_clip", "qk_clip,lr_scale,grad_clip,skip_step,halt,collect", ",",
+                                           "qk_clip,deepnorm_alpha,warmup_extension,lr_scale"};
   static constexpr const char* kAddress[] = {"fake:1", "fake:1", "fake:1", nullptr, "bad", ""};
   const auto pick = [this](auto& list) { return list[in_->Byte() % std::size(list)]; };
   gyro_options options;
@@ -152,6 +154,9 @@ void Session::Open() {
   options.model.kv_heads = in_->Byte() % 5;
   options.model.master_fp32 = in_->Byte() % 3 - 1;
   options.model.qk_norm = "none";
+  options.model.norm_placement = "post";
+  options.model.schedule_peak = 1e-3;
+  options.model.warmup_steps = 40;
   options.ring_reports = in_->Byte() % 16;
   const gyro_status status = gyro_open(odd == 255 ? nullptr : &options, &client_);
   GYROSTAT_CHECK(client_ != nullptr);
@@ -231,7 +236,14 @@ void Session::Poll() {
   if (which == 255) return void(Check(gyro_poll(client_, nullptr)));
   order_.struct_size = which == 254 ? in_->Byte() : sizeof(order_);
   if (Check(gyro_poll(client_, &order_)) != GYRO_OK) return;
-  GYROSTAT_CHECK(order_.q_count + order_.k_count > 0 && order_.tau > 0);
+  const bool clip = std::strcmp(order_.kind, "qk_clip") == 0;
+  if (clip) GYROSTAT_CHECK(order_.q_count + order_.k_count > 0 && order_.tau > 0 && order_.register_count == 0);
+  if (!clip) GYROSTAT_CHECK(order_.q_count + order_.k_count == 0 && order_.register_count > 0 && order_.ramp <= 200);
+  for (uint32_t i = 0; i < order_.register_count; ++i) {
+    const gyro_register& each = order_.registers[i];
+    GYROSTAT_CHECK(each.id < GYRO_REGISTER_BETA + layers_ && std::isfinite(each.from) && std::isfinite(each.value));
+    GYROSTAT_CHECK(each.from >= 0 && each.value >= 0);
+  }
   GYROSTAT_CHECK(std::memchr(order_.kind, 0, sizeof(order_.kind)) != nullptr);
   GYROSTAT_CHECK(std::memchr(order_.intent_id, 0, sizeof(order_.intent_id)) != nullptr);
   const auto check = [this](const gyro_head_factor* factors, uint32_t count) {
@@ -255,6 +267,23 @@ void Session::Ack() {
   const gyro_status status = Check(gyro_ack(client_, which & 128 ? nullptr : id, static_cast<gyro_outcome>(outcome),
                                             which & 32 ? reason.c_str() : nullptr));
   if (status == GYRO_OK && outcome == GYRO_APPLIED) ++applied_;
+}
+
+// What a loop asks about registers: the rate is never above its own, and never turns into something else.
+void Session::Registers() {
+  const double base = in_->Number();
+  double rate = 0;
+  Check(gyro_learning_rate(client_, base, &rate));
+  GYROSTAT_CHECK(std::isnan(base) ? std::isnan(rate) : base > 0 ? rate >= 0 && rate <= base : rate == base);
+  const uint8_t which = in_->Byte();
+  const uint32_t id = which < 32 ? which : which < 128 ? GYRO_REGISTER_ALPHA + which % 8 : in_->Raw<uint32_t>();
+  float value = 0;
+  if (Check(gyro_register_value(client_, id, which == 255 ? nullptr : &value)) == GYRO_OK)
+    GYROSTAT_CHECK(std::isfinite(value) && value >= 0);
+  Check(gyro_observe(client_, id, static_cast<float>(in_->Number())));
+  const uint8_t hold = in_->Byte();
+  if (hold < 32) Check(gyro_hold(client_, (in_->Text() + std::string(hold & 16 ? 300 : 0, 'x')).c_str()));
+  if (hold >= 224) Check(gyro_hold(client_, nullptr));
 }
 
 void Session::Save() {
@@ -370,7 +399,13 @@ void Session::SendOrder() {
   order.intent_id = odd & 8 ? in_->Text() : "fuzz/1";
   if (odd & 16) order.variant = model::ClipVariant{in_->Byte()};
   if (odd & 32) order.split = in_->Number();
-  if (odd & 64) order.epoch = in_->Byte(), order.kind = model::InterventionKind{in_->Byte()};
+  if (odd & 64) order.kind = model::InterventionKind{in_->Byte()};
+  if (odd & 64 && odd & 8) order.epoch = in_->Byte();
+  for (int i = odd & 64 ? in_->Byte() % 8 : 0; i > 0; --i) {
+    const uint32_t id = odd & 128 ? in_->Raw<uint16_t>() % 2200 : in_->Byte() % 72;
+    order.sets.push_back({id, static_cast<float>(in_->Number()), uint32_t{in_->Byte()} % 3});
+    order.ramp = in_->Byte();
+  }
   const int entries = odd & 2 ? 0 : 1 + in_->Byte() % 4;
   for (int i = 0; i < entries; ++i) {
     model::ClipEntry entry;
@@ -395,7 +430,7 @@ void Session::Settle() {
 }
 
 void Session::Call() {
-  switch (in_->Byte() % 20) {
+  switch (in_->Byte() % 21) {
     case 0:
       return void(Check(gyro_step_begin(client_, in_->Byte() == 255 ? in_->Raw<int64_t>() : step_++), true));
     case 1:
@@ -431,6 +466,8 @@ void Session::Call() {
       return SendOrder();
     case 18:
       return Settle();
+    case 19:
+      return Registers();
     default:
       Close();
       Open();

@@ -127,6 +127,60 @@ TEST_F(CApi, AnOlderCallersSmallerOrderIsNotOverrun) {
   gyro_close(client, 0);
 }
 
+TEST_F(CApi, WhoAllowsOtherKindsMustHaveRoomToSeeThem) {
+  gyro_options options = SomeOptions();
+  options.allow = "qk_clip,halt";
+  gyro_client* client = Open(options);
+  Step(client, 1, 20);
+  gyro_order order{};
+  order.struct_size = static_cast<uint32_t>(offsetof(gyro_order, register_count));
+  EXPECT_EQ(gyro_poll(client, &order), GYRO_INVALID) << "he would ack what he cannot see";
+  order.struct_size = sizeof(order);
+  EXPECT_EQ(gyro_poll(client, &order), GYRO_NONE);
+  gyro_close(client, 0);
+  client = Open();
+  Step(client, 1, 20);
+  order.struct_size = static_cast<uint32_t>(offsetof(gyro_order, register_count));
+  EXPECT_EQ(gyro_poll(client, &order), GYRO_NONE) << "clips he can";
+  gyro_close(client, 0);
+}
+
+TEST_F(CApi, ARegisterOrderGoesTheWholeWayRound) {
+  gyro_options options = SomeOptions();
+  options.allow = "lr_scale,collect";
+  gyro_client* client = Open(options);
+  Step(client, 1, 20);
+  ASSERT_TRUE(daemon_.Wait([](const auto& d) { return d.reports().size() == 1; }));
+  model::Order sent;
+  sent.id.bytes.fill(5);
+  sent.run = "api";
+  sent.attempt = daemon_.hellos()[0].attempt;
+  sent.kind = model::InterventionKind::kLrScale;
+  sent.expires_boundary = 17;
+  sent.sets = {{GYRO_REGISTER_LR_SCALE, 0.25f, 0}, {GYRO_REGISTER_LR_SCALE_UNTIL, 3, 0}};
+  daemon_.Send(sent);
+  gyro_order polled{};
+  polled.struct_size = sizeof(polled);
+  ASSERT_TRUE(daemon_.Wait([&](const auto&) { return gyro_poll(client, &polled) == GYRO_OK; }));
+  EXPECT_STREQ(polled.kind, "lr_scale");
+  ASSERT_EQ(polled.register_count, 2u);
+  EXPECT_EQ(polled.registers[0].from, 1);
+  EXPECT_EQ(polled.registers[0].value, 0.25f);
+  EXPECT_EQ(gyro_ack(client, polled.id, GYRO_APPLIED, nullptr), GYRO_OK);
+  float scale = 0;
+  EXPECT_EQ(gyro_register_value(client, GYRO_REGISTER_LR_SCALE, &scale), GYRO_OK);
+  EXPECT_EQ(scale, 0.25f);
+  for (int64_t step = 2; step <= 4; ++step) {
+    double rate = 0;
+    EXPECT_EQ(gyro_learning_rate(client, 2, &rate), GYRO_OK);
+    EXPECT_EQ(rate, step <= 3 ? 0.5 : 2.0) << step;
+    Step(client, step, 20);
+  }
+  EXPECT_EQ(gyro_register_value(client, GYRO_REGISTER_ALPHA, &scale), GYRO_INVALID) << "the model is not post-norm";
+  EXPECT_EQ(gyro_observe(client, 1u << 30, 1), GYRO_INVALID);
+  gyro_close(client, 1000);
+}
+
 TEST_F(CApi, PollingInsideAStepIsAStateError) {
   gyro_client* client = Open();
   gyro_step_begin(client, 1);
@@ -163,6 +217,15 @@ TEST_F(CApi, EveryCallTakesANullHandle) {
   EXPECT_EQ(gyro_step_end(nullptr), GYRO_INVALID);
   EXPECT_EQ(gyro_poll(nullptr, &order), GYRO_INVALID);
   EXPECT_EQ(gyro_ack(nullptr, order.id, GYRO_APPLIED, nullptr), GYRO_INVALID);
+  double rate = 0;
+  float held = 0;
+  EXPECT_EQ(gyro_learning_rate(nullptr, 3, &rate), GYRO_INVALID);
+  EXPECT_EQ(rate, 3) << "a loop that goes on without a client keeps its rate";
+  EXPECT_EQ(gyro_learning_rate(nullptr, 3, nullptr), GYRO_INVALID);
+  EXPECT_EQ(gyro_register_value(nullptr, 0, &held), GYRO_INVALID);
+  EXPECT_EQ(gyro_observe(nullptr, 0, 1), GYRO_INVALID);
+  EXPECT_EQ(gyro_hold(nullptr, "no"), GYRO_INVALID);
+  EXPECT_EQ(gyro_rejoin(nullptr, nullptr, 0, 1), GYRO_INVALID);
   EXPECT_EQ(gyro_reset(nullptr), GYRO_INVALID);
   EXPECT_EQ(gyro_state_save(nullptr, &data, &size), GYRO_INVALID);
   EXPECT_EQ(gyro_state_load(nullptr, order.id, 1), GYRO_INVALID);
@@ -194,6 +257,10 @@ TEST_F(CApi, AnInertClientTakesEveryCall) {
     gyro_order order{};
     order.struct_size = sizeof(order);
     EXPECT_EQ(gyro_poll(client, &order), GYRO_INACTIVE);
+    double rate = 0;
+    EXPECT_EQ(gyro_learning_rate(client, 3, &rate), GYRO_INACTIVE);
+    EXPECT_EQ(rate, 3);
+    EXPECT_EQ(gyro_hold(client, "no"), GYRO_INACTIVE);
     EXPECT_EQ(gyro_reset(client), GYRO_INACTIVE);
     const bool quiet = status == GYRO_INACTIVE;
     EXPECT_EQ(StatsOf(client).last_error[0] == '\0', quiet) << StatsOf(client).last_error;

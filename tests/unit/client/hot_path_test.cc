@@ -112,7 +112,7 @@ gyro_options SomeOptions() {
   gyro_options_init(&options);
   options.address = "fake:1";
   options.run = "hot";
-  options.allow = "qk_clip";
+  options.allow = "qk_clip,deepnorm_alpha,lr_scale,warmup_extension";
   options.transport = gyrostat::testing::kFakeTransport;
   options.logit_kind = GYRO_LOGIT_EXACT;
   options.model.layers = 4;
@@ -120,6 +120,9 @@ gyro_options SomeOptions() {
   options.model.attention = "mha";
   options.model.qk_norm = "none";
   options.model.master_fp32 = 1;
+  options.model.norm_placement = "post";
+  options.model.schedule_peak = 1e-3;
+  options.model.warmup_steps = 100;
   return options;
 }
 
@@ -223,6 +226,47 @@ TEST(HotPath, LocalClippingAllocatesLocksAndCallsNothing) {
           if (gyro_ack(job->client, job->order.id, GYRO_APPLIED, nullptr) != GYRO_OK) return false;
         }
         return true;
+      }));
+}
+
+// Alpha on its ramp, a ray and a scale, read at every step.
+TEST(HotPath, RegistersInForceAllocateLockAndCallNothing) {
+  Job* job = nullptr;
+  const auto order = [&job](model::InterventionKind kind, std::vector<model::RegisterSet> sets, uint32_t ramp) {
+    model::Order each = job->Clip(true);
+    each.id.bytes.fill(static_cast<uint8_t>(kind));
+    each.kind = kind;
+    each.where = model::ClipWhere::kRemote;
+    each.expires_boundary = 1'000'000;
+    each.sets = std::move(sets);
+    each.ramp = ramp;
+    job->daemon.Send(each);
+    return job->daemon.Wait([](const auto&) { return gyro_poll(job->client, &job->order) == GYRO_OK; }) &&
+           gyro_ack(job->client, job->order.id, GYRO_APPLIED, nullptr) == GYRO_OK;
+  };
+  ExpectDone(RunArmed(
+      [&] {
+        job = new Job;
+        return job->Open() && job->Step(1) && job->SawFirstReport() &&
+               order(model::InterventionKind::kDeepnormAlpha, {{64, 2, 0}, {65, 2, 0}}, 200) &&
+               order(model::InterventionKind::kLrScale, {{0, 0.5f, 0}, {1, 500, 0}}, 0) &&
+               order(model::InterventionKind::kWarmupExtension,
+                     {{16, 1e-4f, 0}, {17, 1e-6f, 0}, {18, 2, 0}, {19, 700, 0}, {20, 0, 0}, {21, 1, 0}}, 0);
+      },
+      [&] {
+        double rate = 0;
+        float alpha = 0;
+        for (int64_t i = 2; i < 1000; ++i) {
+          if (gyro_learning_rate(job->client, 5e-4, &rate) != GYRO_OK || !(rate > 0 && rate <= 5e-4)) return false;
+          if (!job->Step(i)) return false;
+          for (const uint32_t layer : {1u, 0u})
+            if (gyro_register_value(job->client, GYRO_REGISTER_ALPHA + layer, &alpha) != GYRO_OK ||
+                gyro_observe(job->client, GYRO_REGISTER_ALPHA + layer, alpha) != GYRO_OK)
+              return false;
+          gyro_hold(job->client, i % 2 == 0 ? "a person says stop" : nullptr);
+          if (gyro_poll(job->client, &job->order) != GYRO_NONE) return false;
+        }
+        return alpha == 2 && rate == 5e-4;
       }));
 }
 

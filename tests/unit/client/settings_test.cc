@@ -106,6 +106,27 @@ TEST_F(SettingsTest, RanksAgreeWhereSomethingIsAllowedAndACollectiveGiven) {
   EXPECT_EQ(settings_.agreement_lag, 0u);
 }
 
+TEST_F(SettingsTest, EveryKindMayBeAllowed) {
+  options_.allow = "qk_clip,warmup_extension, deepnorm_alpha,lr_scale,grad_clip,skip_step,checkpoint,rollback,halt,"
+                   "collect";
+  ASSERT_EQ(Read(), GYRO_OK) << error_;
+  EXPECT_EQ(settings_.allow.size(), 10u);
+  EXPECT_EQ(settings_.allow[2], "deepnorm_alpha");
+}
+
+TEST_F(SettingsTest, AnotherMembershipIsCheckedAsTheFirst) {
+  gyro_collective collective = {sizeof(collective), nullptr, &Nothing, &Nothing, 1, nullptr, 0, nullptr, nullptr};
+  ASSERT_EQ(Read(), GYRO_OK) << error_;
+  EXPECT_EQ(ReadMembership(nullptr, 0, 2, &settings_, &error_), GYRO_INVALID);
+  EXPECT_EQ(error_, "collective is NULL, wanted the one of all ranks that go on");
+  EXPECT_EQ(ReadMembership(&collective, 2, 2, &settings_, &error_), GYRO_INVALID);
+  EXPECT_EQ(error_, "rank is 2, wanted less than world_size = 2");
+  EXPECT_EQ(settings_.world_size, 1u);
+  EXPECT_EQ(ReadMembership(&collective, 1, 2, &settings_, &error_), GYRO_OK);
+  EXPECT_EQ(settings_.world_size, 2u);
+  EXPECT_EQ(settings_.collective.replica, 1u);
+}
+
 TEST_F(SettingsTest, ACollectiveThatCannotBeCalledIsRefused) {
   gyro_collective collective = {sizeof(collective), nullptr, &Nothing, nullptr, 0, nullptr, 0, nullptr, nullptr};
   options_.collective = &collective;

@@ -105,6 +105,17 @@ TEST(Agreement, UnequalBoundsHoldAll) {
   EXPECT_EQ(DecidedOn(&group, ClipOf(60, 30, 5, 1)).reason, "the ranks' states differ");
 }
 
+TEST(Agreement, RanksThatWouldJudgeARayDifferentlyHold) {
+  RankGroup group(2);
+  group.Steps(3);
+  EXPECT_EQ(group.rank[0]->trouble(), "");
+  Settings other = group.settings;
+  other.model.schedule_peak = 1e-3;
+  group.rank[1] = std::make_unique<Agreement>(&other, group.rank[0]->terms(), group.attempt);
+  group.Steps(2);
+  EXPECT_EQ(group.rank[0]->trouble(), "the ranks' states differ");
+}
+
 TEST(Agreement, RanksAtDifferentBoundariesHold) {
   RankGroup group(2);
   group.Steps(2);
