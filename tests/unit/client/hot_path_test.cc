@@ -241,7 +241,7 @@ TEST(HotPath, RegistersInForceAllocateLockAndCallNothing) {
     each.sets = std::move(sets);
     each.ramp = ramp;
     job->daemon.Send(each);
-    return job->daemon.Wait([](const auto&) { return gyro_poll(job->client, &job->order) == GYRO_OK; }) &&
+    return job->daemon.Wait([&job](const auto&) { return gyro_poll(job->client, &job->order) == GYRO_OK; }) &&
            gyro_ack(job->client, job->order.id, GYRO_APPLIED, nullptr) == GYRO_OK;
   };
   ExpectDone(RunArmed(
