@@ -10,6 +10,7 @@ LIBRARIES = {
     "gyrostat/gyrostat": ["client/"],
     "gyrostat/gloo": ["client/"],
     "gyrostat/nccl": ["client/"],
+    "gyrostat/cuda": ["client/"],
     "absl/": ["policy", "engine", "store", "rpc", "telemetry", "web", "config", "ctl", "service"],
     "spdlog/": ["daemon/base/log.cc"],
     "yaml-cpp/": ["config"],
@@ -25,6 +26,7 @@ LIBRARIES = {
     "gloo/": ["client/collectives/gloo_mesh.cc"],
     "nccl.h": ["client/collectives/device_table_check.cc"],
     "cuda_runtime_api.h": ["client/collectives/device_table_check.cc"],
+    "cuda_fp16.h": ["client/cuda/"],
 }
 # Headers of the system that touch the world: banned from pure rooms.
 POSIX = re.compile(r"^(sys|arpa|net|netinet|linux|bits)/|^(unistd|fcntl|pthread|signal|dlfcn|malloc|poll|time|stdio|"

@@ -12,7 +12,7 @@ BUILD = Path(os.environ["GYROSTAT_BIN"]).parent
 LIBRARY = BUILD / "lib" / "libgyrostat.so"
 TRANSPORT = BUILD / "lib" / "libgyrostat_transport.so"
 GOLDEN = SOURCE / "tests" / "golden" / "client_symbols.txt"
-BACKENDS = ["gloo", "nccl"]
+BACKENDS = ["gloo", "nccl", "cuda"]
 
 
 @pytest.fixture(params=BACKENDS)
