@@ -11,7 +11,7 @@
 #include "client/cuda/arithmetic.h"
 #include "client/cuda/launch.h"
 
-#define GYROSTAT_DYNAMIC_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
+#define GYROSTAT_DYNAMIC_SHARED(name) extern __shared__ __align__(128) unsigned char name[]
 
 namespace gyrostat::cuda {
 
@@ -49,7 +49,7 @@ template <typename... P, typename... A>
 const char* Launch(void (*kernel)(P...), dim3 grid, int threads, size_t shared, void* stream, A... given) {
   static_assert(sizeof...(P) == sizeof...(A), "as many arguments as parameters");
   const auto function = reinterpret_cast<const void*>(kernel);
-  if (shared > 48 * 1024) {
+  if (shared > 32 * 1024) {  // With what the kernel has beside it, it may be more than a launch gets unasked.
     const cudaError_t code =
         cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared));
     if (code != cudaSuccess) return Words(code);

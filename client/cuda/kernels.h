@@ -175,7 +175,7 @@ __global__ void MaxLogitsMatrix(Attention a, float* maxima) {
   namespace wmma = nvcuda::wmma;
   using Element = typename Matrix<T>::Element;
   GYROSTAT_DYNAMIC_SHARED(memory);
-  __shared__ float scratch[kMatrixThreads / 32][16 * 16];
+  alignas(32) __shared__ float scratch[kMatrixThreads / 32][16 * 16];  // Matrix units want this of every pointer.
   __shared__ float best[kMatrixThreads];
   const int ld = a.head_dim + kPad;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;

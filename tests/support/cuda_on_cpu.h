@@ -1,7 +1,8 @@
 // A double of CUDA's way of running kernels, since there may be no GPU: compiles client/cuda/kernels.h for the host and
 // runs a grid block by block. A block's threads are fibers on one thread, each running until the next barrier: code
-// that needs a barrier and has none reads what is not there yet, as it might on a device. Barriers of a warp are barriers of
-// the block, so they must not stand where warps part. A fragment of the matrix units is held whole by every thread.
+// that needs a barrier and has none reads what is not there yet, as it might on a device. Barriers of a warp are
+// barriers of the block, so they must not stand where warps part. A fragment of the matrix units is held whole by every
+// thread.
 //
 // One thread of the host at a time.
 #pragma once
