@@ -18,9 +18,19 @@ void Frame::Begin(model::Step new_step) {
   logit_kind = model::LogitKind::kUnknown;
   user_count = 0;
   array_bytes = 0;
+  step_time_ms = 0;
   scalars.fill(static_cast<double>(model::kAbsent));
   counts.fill(0);
   layers_seen.fill(0);
+}
+
+bool Frame::Resize(model::Signal signal, size_t count) {
+  uint32_t& held = counts[Slot(signal)];
+  const size_t bytes = array_bytes - held * sizeof(float) + count * sizeof(float);
+  if (bytes > kArrayBytesMax) return false;
+  array_bytes = bytes;
+  held = static_cast<uint32_t>(count);
+  return true;
 }
 
 void Frame::CopyTo(model::Report* report) const {
@@ -30,6 +40,7 @@ void Frame::CopyTo(model::Report* report) const {
   report->step = step;
   report->ledger_version = ledger_version;
   report->dropped_hot = dropped_hot;
+  report->step_time_ms = step_time_ms;
   report->attn_logit_kind = logit_kind;
   for (int s = 1; s < model::kScalarSlots; ++s)
     report->SetScalar(static_cast<model::Signal>(s), scalars[static_cast<size_t>(s)]);

@@ -40,6 +40,7 @@ struct Frame {
   model::Step step = 0;
   uint64_t ledger_version = 0;  // Of this step's forward.
   uint64_t dropped_hot = 0;
+  double step_time_ms = 0;  // 0: the sender measures it.
   model::LogitKind logit_kind = model::LogitKind::kUnknown;
   uint32_t user_count = 0;
   size_t array_bytes = 0;
@@ -54,6 +55,9 @@ struct Frame {
   uint32_t Count(model::Signal s) const { return counts[Slot(s)]; }
   static size_t Slot(model::Signal s) { return static_cast<size_t>(static_cast<int>(s) - model::kArrayFirst); }
 
+  // Says how many values an array has, 0: not recorded. False, and nothing changed, where all arrays together would be
+  // too large. At most the layout's capacity.
+  bool Resize(model::Signal signal, size_t count);
   // Makes the frame empty for a new step. Touches no array.
   void Begin(model::Step new_step);
   // Fills `*report` (its capacities are reused). Sequence, step time, totals of the sender and local clips are its

@@ -146,7 +146,7 @@ gyro_status gyro_close(gyro_client* client, uint32_t flush_ms) {
     delete client;
     return GYRO_INACTIVE;
   }
-  if (client->lockstep != nullptr) client->recorder.DeliverHeld({});  // The last report waits for no round any more.
+  if (client->lockstep != nullptr) client->lockstep->Closing(&client->recorder);
   if (gc::Exiting()) return GYRO_OK;  // The sender is parked. The process is about to be gone, and all this with it.
   // More than a minute is not a budget; it also keeps the arithmetic of deadlines far from overflow.
   if (client->worker != nullptr) client->worker->Stop(gyrostat::base::Milliseconds(std::min(flush_ms, 60'000u)));

@@ -1,6 +1,7 @@
 #include "client/src/lockstep.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <utility>
 
@@ -11,7 +12,9 @@ namespace {
 uint32_t RowsPerHead(const model::ModelSpec& model) { return std::max(model.head_dim, 1u); }
 
 AgreementTerms TermsOf(const Settings& settings) {
-  return {.layout = {.statistics = settings.model.layers * settings.model.heads}, .lag = settings.agreement_lag};
+  const Statistics statistics(settings.model, PlaceOf(settings, 1));
+  return {.layout = {.statistics = statistics.maxima(), .more = statistics.more(), .sums = statistics.sums()},
+          .lag = settings.agreement_lag};
 }
 
 RowCover CoverOf(const Settings& settings, const RowCover& whole) {
@@ -64,27 +67,24 @@ Lockstep::Lockstep(const Settings* settings, const JoinResult& join, FrameRing* 
       counters_(counters),
       agreement_(settings, TermsOf(*settings), join.attempt),
       desk_(&agreement_),
-      lanes_(agreement_.terms().layout.size()) {
+      statistics_(settings->model, PlaceOf(*settings, join.replicas)),
+      lanes_(agreement_.terms().layout.size()),
+      sums_(agreement_.terms().layout.sums),
+      issues_round_(join.same_round),
+      issues_sums_(join.same_sums && !sums_.empty()) {
   if (!join.may_act) agreement_.HoldForEver(join.reason);
   SayTrouble();
 }
 
 gyro_status Lockstep::StepEnded(const BoundaryView& at, Recorder* recorder) {
+  frame_ = recorder->last();
   agreement_.Passed(at.boundary);
-  const gyro_collective& collective = settings_->collective;
   const bool waits = agreement_.needs_round(at.boundary);
-  const bool came = waits && std::exchange(begun_, false) &&
-                    collective.max_wait(collective.context, lanes_.data(), lanes_.size()) == 0;
+  const bool came = WaitForRound() && waits;
+  moment_.boundary = at.boundary;
   const Action& action = waits && !came ? agreement_.DecideFailed(at.boundary)
                                         : agreement_.Decide(at.boundary, came ? lanes_ : std::span<const float>());
-  std::span<float> maxima;
-  if (came) {
-    maxima = std::span(lanes_).subspan(agreement_.terms().layout.statistics_at());
-    std::transform(maxima.begin(), maxima.end(), maxima.begin(), FromLane);
-  }
-  recorder->DeliverHeld(maxima);
-  if (!has_sender_)
-    while (frames_->queue().Front() != nullptr) frames_->queue().Release();
+  Deliver(came, recorder);
   if (leader_ && waits && !came) desk_.Lost(agreement_.trouble(), at.boundary, at.step);
   if (leader_ && !(waits && !came)) desk_.Decided(action, at.boundary, at.step);
   to_present_.clear();
@@ -95,6 +95,39 @@ gyro_status Lockstep::StepEnded(const BoundaryView& at, Recorder* recorder) {
   SayTrouble();
   return agreement_.unsure() ? GYRO_UNSURE : GYRO_OK;
 }
+
+bool Lockstep::WaitForRound() {
+  const auto milliseconds = [](base::MonotonicTime from, base::MonotonicTime to) {
+    return from == base::MonotonicTime{} ? 0 : std::chrono::duration<double, std::milli>(to - from).count();
+  };
+  const base::MonotonicTime now = base::SystemClock().Now();
+  moment_.step_ms = milliseconds(entered_, now);
+  moment_.own_ms = milliseconds(left_, now);
+  entered_ = now;
+  const gyro_collective& collective = settings_->collective;
+  const bool came = std::exchange(begun_, false) &&
+                    collective.max_wait(collective.context, lanes_.data(), lanes_.size()) == 0;
+  // Waited for whatever became of R: what is under way owns its lanes.
+  sums_came_ = std::exchange(sums_begun_, false) &&
+               collective.sum_wait(collective.context, sums_.data(), sums_.size()) == 0;
+  left_ = base::SystemClock().Now();
+  return came;
+}
+
+void Lockstep::Deliver(bool came, Recorder* recorder) {
+  if (Frame* frame = recorder->held(); frame != nullptr && leader_) {
+    if (came)
+      statistics_.Read(std::span<const float>(lanes_).subspan(agreement_.terms().layout.statistics_at()),
+                       sums_came_ ? sums_ : std::span<const float>(), frame);
+    else
+      statistics_.Alone(frame);
+  }
+  recorder->DeliverHeld();
+  if (!has_sender_)
+    while (frames_->queue().Front() != nullptr) frames_->queue().Release();
+}
+
+void Lockstep::Closing(Recorder* recorder) { Deliver(false, recorder); }
 
 void Lockstep::Done(const BoundaryView&) {
   agreement_.Applied();
@@ -184,10 +217,18 @@ void Lockstep::Finish(const BoundaryView& at) {
     if (!hold_.empty()) desk_.RefuseAll(hold_);
     in.proposal = desk_.Propose(at.boundary, at.step);
   }
-  if (!agreement_.Fill(at.boundary, in, lanes_)) desk_.NotIn();
+  if (!issues_round_) desk_.NotIn("the ranks do not share one layout of R");
+  else if (!agreement_.Fill(at.boundary, in, lanes_)) desk_.NotIn();
   Tell(at);
+  if (issues_round_) BeginRound();
+}
+
+void Lockstep::BeginRound() {
   const gyro_collective& collective = settings_->collective;
+  statistics_.Write(frame_, moment_, std::span(lanes_).subspan(agreement_.terms().layout.statistics_at()), sums_);
+  frame_ = nullptr;
   begun_ = collective.max_begin(collective.context, lanes_.data(), lanes_.size()) == 0;
+  if (issues_sums_) sums_begun_ = collective.sum_begin(collective.context, sums_.data(), sums_.size()) == 0;
 }
 
 Record* Lockstep::NextRecord(const BoundaryView& at, RecordKind kind) {

@@ -11,10 +11,12 @@
 #include <string_view>
 #include <vector>
 
+#include "base/clock.h"
 #include "client/src/actuator.h"
 #include "client/src/agreement/agreement.h"
 #include "client/src/agreement/join.h"
 #include "client/src/agreement/leader_desk.h"
+#include "client/src/agreement/statistics.h"
 #include "client/src/counters.h"
 #include "client/src/order_page.h"
 #include "client/src/recorder.h"
@@ -50,6 +52,8 @@ class Lockstep {
 
   // As the C ABI's calls of the same names. StepEnded follows a step_end that took a report or dropped it.
   gyro_status StepEnded(const BoundaryView& at, Recorder* recorder);
+  // The last report waits for no round any more.
+  void Closing(Recorder* recorder);
   gyro_status Poll(const BoundaryView& at, gyro_order* order);
   gyro_status Ack(const BoundaryView& at, const uint8_t* id, int outcome, const char* reason);
   void BeginStep(const BoundaryView& at);
@@ -68,8 +72,13 @@ class Lockstep {
   // one boundary.
   enum class Part : uint8_t { kClip, kSets };
 
+  // Waits for what was begun at the boundary before; true: R came. Reads the clock before and after.
+  bool WaitForRound();
+  // Completes the report of the boundary before by what came, and lets it go.
+  void Deliver(bool came, Recorder* recorder);
   // Puts this rank's lanes into R of the boundary, once.
   void Finish(const BoundaryView& at);
+  void BeginRound();
   void Done(const BoundaryView& at);
   void Tell(const BoundaryView& at);
   gyro_status TellEpoch(const BoundaryView& at, std::unique_ptr<RestoredState> restored);
@@ -85,11 +94,16 @@ class Lockstep {
   Agreement agreement_;
   LeaderDesk desk_;
   OrderPage page_;
-  std::vector<float> lanes_;
+  const Statistics statistics_;
+  std::vector<float> lanes_, sums_;
+  const Frame* frame_ = nullptr;  // This rank's own of this boundary, until its round has begun; null: none.
+  Moment moment_;
+  base::MonotonicTime entered_{}, left_{};  // The last StepEnded's wait. Statistics only: no decision has a clock.
   std::string said_;
   model::OrderId open_id_;
   model::Boundary finished_ = 0;  // The last boundary whose R was begun.
-  bool has_sender_ = false, begun_ = false, open_ = false;
+  const bool issues_round_, issues_sums_;
+  bool has_sender_ = false, begun_ = false, sums_begun_ = false, sums_came_ = false, open_ = false;
   std::vector<Part> to_present_;  // The last first.
   std::string hold_;              // Why this rank is not ready; empty: it is.
 };

@@ -78,7 +78,7 @@ gyro_status Recorder::Array(const char* signal, const float* values, size_t coun
   if (values == nullptr || !layout_.Fits(info->shape, count))
     return Invalid("%s has %zu values%s, wanted what fits a model of %u layers and %u heads", signal, count,
                    values == nullptr ? " at NULL" : "", layout_.layers(), layout_.heads());
-  if (!Account(info->signal, count)) return Invalid("%s would make the report larger than 1280 KiB", signal);
+  if (!frame_->Resize(info->signal, count)) return Invalid("%s would make the report larger than 1280 KiB", signal);
   std::memcpy(frame_->Array(info->signal), values, count * sizeof(float));
   return GYRO_OK;
 }
@@ -92,7 +92,7 @@ gyro_status Recorder::AttnLogitMax(const float* values, size_t count, int kind) 
     return Invalid("attn_logit_max has %zu values%s, wanted layers x heads = %u x %u", count,
                    values == nullptr ? " at NULL" : "", layout_.layers(), layout_.heads());
   if (!Collecting()) return GYRO_OK;
-  if (!Account(kSignal, count)) return Invalid("attn_logit_max would make the report larger than 1280 KiB");
+  if (!frame_->Resize(kSignal, count)) return Invalid("attn_logit_max would make the report larger than 1280 KiB");
   std::memcpy(frame_->Array(kSignal), values, count * sizeof(float));
   frame_->layers_seen.fill(~uint64_t{0});
   frame_->logit_kind = made;
@@ -110,7 +110,8 @@ gyro_status Recorder::LayerAttnLogitMax(uint32_t layer, const float* values, siz
                    layer, count, values == nullptr ? " at NULL" : "", layers, heads);
   if (!Collecting()) return GYRO_OK;
   const bool first = frame_->Count(kSignal) == 0;
-  if (!Account(kSignal, layers * heads)) return Invalid("attn_logit_max would make the report larger than 1280 KiB");
+  if (!frame_->Resize(kSignal, layers * heads))
+    return Invalid("attn_logit_max would make the report larger than 1280 KiB");
   frame_->logit_kind = first ? made : WeakerKind(frame_->logit_kind, made);
   float* held = frame_->Array(kSignal) + layer * heads;
   uint64_t& seen = frame_->layers_seen[layer / 64];
@@ -140,15 +141,6 @@ gyro_status Recorder::End(uint32_t epoch, uint64_t ledger_version) {
   frame_->boundary = boundary_;
   frame_->ledger_version = ledger_version;
   frame_->dropped_hot = counters_->training.dropped_hot.value();
-  const auto score = [this](model::Signal of, model::Signal to, stats::SpikeScore* spikes) {
-    const double value = frame_->scalars[static_cast<size_t>(of)];
-    // DeepSpeed reports -1 for a norm it did not measure.
-    if (model::IsAbsent(value) || (of == model::Signal::kGradNorm && value < 0)) return;
-    spikes->Observe(value);
-    frame_->scalars[static_cast<size_t>(to)] = spikes->percent();
-  };
-  score(model::Signal::kLoss, model::Signal::kSpikeScoreLoss, &loss_spikes_);
-  score(model::Signal::kGradNorm, model::Signal::kSpikeScoreGradNorm, &grad_norm_spikes_);
   if (frame_->Count(model::Signal::kAttnLogitMax) != 0) {
     const size_t heads = layout_.heads();
     for (uint32_t layer = 0; layer < layout_.layers(); ++layer)  // Layers that no call named were not measured.
@@ -156,19 +148,29 @@ gyro_status Recorder::End(uint32_t epoch, uint64_t ledger_version) {
         std::fill_n(frame_->Array(model::Signal::kAttnLogitMax) + layer * heads, heads, model::kAbsent);
   }
   last_ = frame_;
-  if (!holding_) ring_->queue().Commit();
+  if (holding_) return GYRO_OK;
+  Score(frame_);
+  ring_->queue().Commit();
   return GYRO_OK;
 }
 
-void Recorder::DeliverHeld(std::span<const float> maxima) {
-  constexpr model::Signal kSignal = model::Signal::kAttnLogitMax;
+void Recorder::Score(Frame* frame) {
+  const auto score = [frame](model::Signal of, model::Signal to, stats::SpikeScore* spikes) {
+    const double value = frame->scalars[static_cast<size_t>(of)];
+    // DeepSpeed reports -1 for a norm it did not measure.
+    if (model::IsAbsent(value) || (of == model::Signal::kGradNorm && value < 0)) return;
+    spikes->Observe(value);
+    frame->scalars[static_cast<size_t>(to)] = spikes->percent();
+  };
+  score(model::Signal::kLoss, model::Signal::kSpikeScoreLoss, &loss_spikes_);
+  score(model::Signal::kGradNorm, model::Signal::kSpikeScoreGradNorm, &grad_norm_spikes_);
+}
+
+void Recorder::DeliverHeld() {
   Frame* held = std::exchange(held_, last_);
   if (held == nullptr) return;
-  frame_ = held;
-  if (!Account(kSignal, maxima.size())) Account(kSignal, 0);
-  frame_ = last_;
-  if (held->Count(kSignal) != 0) std::memcpy(held->Array(kSignal), maxima.data(), maxima.size_bytes());
   if (held->logit_kind == model::LogitKind::kUnknown) held->logit_kind = settings_->attn_logit.kind;
+  Score(held);
   ring_->queue().Commit();
 }
 
@@ -199,15 +201,6 @@ bool Recorder::Collecting() const {
 bool Recorder::ReadKind(int kind, model::LogitKind* out) const {
   if (kind < GYRO_LOGIT_UNKNOWN || kind > GYRO_LOGIT_NORM_PRODUCT) return false;
   *out = kind == GYRO_LOGIT_UNKNOWN ? settings_->attn_logit.kind : static_cast<model::LogitKind>(kind);
-  return true;
-}
-
-bool Recorder::Account(model::Signal signal, size_t count) {
-  uint32_t& held = frame_->counts[Frame::Slot(signal)];
-  const size_t bytes = frame_->array_bytes - held * sizeof(float) + count * sizeof(float);
-  if (bytes > kArrayBytesMax) return false;
-  frame_->array_bytes = bytes;
-  held = static_cast<uint32_t>(count);
   return true;
 }
 

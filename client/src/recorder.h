@@ -29,12 +29,13 @@ class Recorder {
   // Passes boundary number boundary() + 1 and commits the frame. `ledger_version` is the one its forward ran under.
   gyro_status End(uint32_t epoch, uint64_t ledger_version);
 
-  // With `hold` a frame is not handed over by End but by DeliverHeld, one boundary later: its maxima are those of all
-  // ranks, which R brings then.
+  // With `hold` a frame is not handed over by End but by DeliverHeld, one boundary later: R brings then what all ranks
+  // measured. Its spike scores are computed there.
   void HoldFrames(bool hold) { holding_ = hold; }
-  // Hands over the frame that End held at the boundary before, with `maxima` of all ranks (empty: not known). The frame
-  // of this boundary is held from now on.
-  void DeliverHeld(std::span<const float> maxima);
+  // The frame that End held at the boundary before, to be changed until DeliverHeld; null: none.
+  Frame* held() { return held_; }
+  // Hands the held frame over. The frame of this boundary is held from now on.
+  void DeliverHeld();
 
   // Local clipping needs the maxima of every step, whatever the daemon asked to collect.
   void KeepAllMaxima(bool keep) { keep_all_maxima_ = keep; }
@@ -57,8 +58,8 @@ class Recorder {
   gyro_status User(std::string_view name, double value);
   bool Collecting() const;
   bool ReadKind(int kind, model::LogitKind* out) const;
-  // Room for `count` values more, over what the signal already holds.
-  bool Account(model::Signal signal, size_t count);
+  // Spike scores of loss and grad_norm.
+  void Score(Frame* frame);
 
   const Settings* settings_;
   const FrameLayout layout_;

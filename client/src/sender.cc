@@ -63,7 +63,8 @@ void Sender::TakeFrame(const Frame& frame) {
   // Frames are taken once a millisecond: good enough for a step time, and the training thread need not ask for the
   // time.
   const base::MonotonicTime now = clock_->Now();
-  if (last_frame_at_) report_.step_time_ms = std::chrono::duration<double, std::milli>(now - *last_frame_at_).count();
+  if (last_frame_at_ && !(report_.step_time_ms > 0))
+    report_.step_time_ms = std::chrono::duration<double, std::milli>(now - *last_frame_at_).count();
   last_frame_at_ = now;
   if (untold_clips_) report_.local_clips = std::move(*untold_clips_);
   writer_.Clear();

@@ -185,6 +185,8 @@ void ReadCollective(const gyro_collective* in, Reader* reader, Settings* out) {
   if (in == nullptr) return;
   if (in->struct_size < sizeof(gyro_collective) || in->max_begin == nullptr || in->max_wait == nullptr)
     return reader->Complain("collective", "one that is incomplete", "struct_size, max_begin and max_wait set");
+  if ((in->sum_begin == nullptr) != (in->sum_wait == nullptr))
+    return reader->Complain("collective", "one half of a SUM", "sum_begin and sum_wait both set, or both NULL");
   reader->Range("collective.replica", in->replica, 0u, out->world_size - 1);
   if (in->shard_count > 0 && in->shards == nullptr)
     return reader->Complain("collective.shards", "NULL", std::to_string(in->shard_count) + " shards");

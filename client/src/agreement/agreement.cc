@@ -101,7 +101,8 @@ const Action& Agreement::Decide(model::Boundary b, std::span<const float> lanes)
   }
   const bool this_history = IsThisHistory(*issued);
   if (this_history)
-    measured_.Take(issued->boundary, lanes.subspan(terms_.layout.statistics_at()), !round_.bad_input);
+    measured_.Take(issued->boundary, lanes.subspan(terms_.layout.statistics_at(), terms_.layout.statistics),
+                   !round_.bad_input);
   Confirm(*issued, equal);
   if (round_.malformed || round_.proposal.kind != ProposalKind::kNone) {
     action_.tag = round_.proposal.tag;
@@ -320,8 +321,9 @@ bool Agreement::Fill(model::Boundary b, const FillInput& in, std::span<float> la
                       .bad_input = !in.maxima_usable,
                       .proposal = in.proposal};
   const bool fits = WriteWord(terms_.layout, word, lanes);
-  const std::span<float> statistics = lanes.subspan(terms_.layout.statistics_at());
-  std::fill(statistics.begin(), statistics.end(), -FLT_MAX);
+  const std::span<float> more = lanes.subspan(terms_.layout.statistics_at());
+  std::fill(more.begin(), more.end(), -FLT_MAX);
+  const std::span<float> statistics = more.first(terms_.layout.statistics);
   if (in.maxima.size() == statistics.size())
     std::transform(in.maxima.begin(), in.maxima.end(), statistics.begin(), ToLane);
   issued_[b % issued_.size()] = {.boundary = b, .epoch = epoch_, .digest = word.digest, .waiting = true};

@@ -112,7 +112,8 @@ class Agreement {
   // It went wrong: weights may be partly changed. UNSURE.
   void Failed(const std::string& why);
 
-  // All lanes of R_b. False: the proposal does not fit them and is not in.
+  // All lanes of R_b; those after the maxima as absent, for the caller to fill. False: the proposal does not fit them
+  // and is not in.
   bool Fill(model::Boundary b, const FillInput& in, std::span<float> lanes);
 
   // What a register's tensor holds now, read back. Before Fill.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "base/mix.h"
 #include "client/src/agreement/state_digest.h"
@@ -14,17 +15,21 @@ constexpr uint32_t kPieceBits = 16;
 constexpr uint64_t kPieceMax = (1u << kPieceBits) - 1;
 
 // Numbers that all ranks must share, each in 16-bit pieces, as x and as -x.
+enum class Decides : uint8_t { kActing, kRound, kSums };
 struct SharedNumber {
   const char* name;
   size_t pieces;
   uint64_t (*of)(const JoinWord&);
+  Decides decides = Decides::kActing;  // And of which collective the length hangs on it.
 };
 constexpr SharedNumber kShared[] = {
     {"version of the protocol", 1, [](const JoinWord&) -> uint64_t { return kProtocolVersion; }},
     {"size of the world", 2, [](const JoinWord& w) -> uint64_t { return w.world_size; }},
     {"lag", 1, [](const JoinWord& w) -> uint64_t { return w.lag; }},
-    {"number of entries in R", 2, [](const JoinWord& w) -> uint64_t { return w.layout.entries; }},
-    {"number of statistics in R", 2, [](const JoinWord& w) -> uint64_t { return w.layout.statistics; }},
+    {"number of entries in R", 2, [](const JoinWord& w) -> uint64_t { return w.layout.entries; }, Decides::kRound},
+    {"number of statistics in R", 2, [](const JoinWord& w) -> uint64_t { return w.layout.statistics + w.layout.more; },
+     Decides::kRound},
+    {"number of sums beside R", 2, [](const JoinWord& w) -> uint64_t { return w.layout.sums; }, Decides::kSums},
     {"terms (allow-list, bounds or model)", 4, [](const JoinWord& w) -> uint64_t { return w.digest; }},
 };
 constexpr size_t SharedLanes() {
@@ -58,15 +63,30 @@ std::optional<uint64_t> ReadPieces(const float* lanes, size_t pieces) {
   return value;
 }
 
-// The first number that the ranks do not share; null: they share all.
-const char* FirstUnequal(std::span<const float> lanes) {
+// The first number that the ranks do not share; null: they share all. `*result` learns what hangs on those.
+const char* FirstUnequal(std::span<const float> lanes, JoinResult* result) {
   const float* lane = lanes.data();
+  const char* first = nullptr;
   for (const SharedNumber& number : kShared) {
-    for (size_t i = 0; i < number.pieces; ++i)
-      if (lane[i] != -lane[number.pieces + i]) return number.name;
+    bool equal = true;
+    for (size_t i = 0; i < number.pieces; ++i) equal &= lane[i] == -lane[number.pieces + i];
     lane += 2 * number.pieces;
+    if (equal) continue;
+    if (first == nullptr) first = number.name;
+    if (number.decides == Decides::kRound) result->same_round = false;
+    if (number.decides == Decides::kSums) result->same_sums = false;
   }
-  return nullptr;
+  return first;
+}
+
+// How many replicas there are ranks of.
+uint32_t Replicas(uint32_t world_size, std::span<const float> lanes) {
+  std::set<float> replicas;
+  for (uint32_t rank = 0; rank < world_size; ++rank) {
+    const float replica = lanes[kRanks + size_t{rank} * kRankLanes];
+    if (replica >= 1 && replica <= static_cast<float>(world_size)) replicas.insert(replica);
+  }
+  return std::max<uint32_t>(static_cast<uint32_t>(replicas.size()), 1);
 }
 
 // Empty, or which replica's rows are not owned exactly once.
@@ -165,12 +185,13 @@ JoinResult ReadJoin(const JoinWord& word, const RowCover& whole, std::span<const
     result.attempt.bytes[2 * i] = static_cast<uint8_t>(*piece & 0xff);
     result.attempt.bytes[2 * i + 1] = static_cast<uint8_t>(*piece >> 8);
   }
+  result.replicas = Replicas(word.world_size, lanes);
   const auto epoch = Highest(lanes[kEpoch]), boundary = Highest(lanes[kBoundary]);
   result.epoch = epoch.value_or(word.epoch);
   result.boundary = boundary.value_or(word.boundary);
   if (!epoch || !boundary)
     result.reason = "the join brought no epoch and boundary";
-  else if (const char* name = FirstUnequal(lanes); name != nullptr)
+  else if (const char* name = FirstUnequal(lanes, &result); name != nullptr)
     result.reason = std::string("the ranks differ in ") + name;
   else if (result.attempt.IsZero())
     result.reason = "the join brought no attempt of the leader";

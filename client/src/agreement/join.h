@@ -62,6 +62,9 @@ struct JoinResult {
   model::AttemptId attempt;  // The one that all share. Zero where the lanes make no sense.
   uint32_t epoch = 0;             // As all go on, and
   model::Boundary boundary = 0;   // the last boundary that counts as passed.
+  uint32_t replicas = 1;     // Copies of the weights that the job's ranks hold.
+  // Whether all ranks lay out R, and the SUM beside it, alike. Where they do not, none of them issues it.
+  bool same_round = true, same_sums = true;
 };
 // `word` is this rank's own, `whole` what each replica must own.
 JoinResult ReadJoin(const JoinWord& word, const RowCover& whole, std::span<const float> lanes);

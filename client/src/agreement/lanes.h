@@ -23,6 +23,8 @@ inline constexpr uint32_t kLaneIntegerMax = 1u << 24;
 struct LaneLayout {
   uint32_t entries = 340;   // Room for this many entries of an order: 4 KB. Sets of registers are never cut.
   uint32_t statistics = 0;  // Maxima of attention logits, layer-major, after the entries.
+  uint32_t more = 0;        // What else is a maximum (statistics.h), after them.
+  uint32_t sums = 0;        // Lanes of the SUM beside R; 0: there is none.
 
   static constexpr size_t kDigest = 0;     // 4 pieces of 16 bits as x, then the same as -x.
   static constexpr size_t kBoundary = 8;   // 2 pieces, and -x.
@@ -32,7 +34,7 @@ struct LaneLayout {
   static constexpr size_t kEntries = 22;
 
   size_t statistics_at() const { return kEntries + size_t{3} * entries; }
-  size_t size() const { return statistics_at() + statistics; }
+  size_t size() const { return statistics_at() + statistics + more; }
 };
 
 // 72 bits that name an order in R, where an id does not fit.

@@ -156,10 +156,10 @@ void LeaderDesk::ProposeSets(const Waiting& waiting) {
   in_flight_ = InFlight{.boundary = 0, .orders = {waiting.order.id}, .targets = {}};
 }
 
-void LeaderDesk::NotIn() {
+void LeaderDesk::NotIn(const char* why) {
   if (!in_flight_) return;
   const std::vector<model::OrderId> orders = std::exchange(in_flight_, std::nullopt)->orders;
-  for (const model::OrderId& id : orders) End(id, model::AckOutcome::kRefused, "it does not fit the lanes of R");
+  for (const model::OrderId& id : orders) End(id, model::AckOutcome::kRefused, why);
 }
 
 void LeaderDesk::Decided(const Action& action, model::Boundary b, model::Step step) {

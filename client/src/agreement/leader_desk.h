@@ -39,7 +39,7 @@ class LeaderDesk {
   // What to put into R_b; null: nothing. Lives until the next call.
   const Proposal* Propose(model::Boundary b, model::Step step);
   // R_b could not hold it.
-  void NotIn();
+  void NotIn(const char* why = "it does not fit the lanes of R");
 
   // After Agreement::Decide at `b`, before the action is done.
   void Decided(const Action& action, model::Boundary b, model::Step step);

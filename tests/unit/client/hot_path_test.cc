@@ -12,10 +12,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <vector>
 
+#include "client/src/agreement/join.h"
 #include "gyrostat/gyrostat.h"
 #include "model/intervention.h"
 #include "remedy/qk_clip.h"
@@ -267,6 +269,52 @@ TEST(HotPath, RegistersInForceAllocateLockAndCallNothing) {
           if (gyro_poll(job->client, &job->order) != GYRO_NONE) return false;
         }
         return alpha == 2 && rate == 5e-4;
+      }));
+}
+
+// One of two ranks, whose other does not exist: a double that answers what this rank said, and in the join adds a
+// rank 1 that says the same of a replica of its own. It counts.
+struct LonelyCollective {
+  int maxima = 0, sums = 0;
+
+  static int Begin(void*, float*, size_t) { return 0; }
+  static int MaxWait(void* context, float* lanes, size_t count) {
+    if (static_cast<LonelyCollective*>(context)->maxima++ > 0) return 0;
+    const size_t each = JoinLanes(2) - JoinLanes(1);  // The lanes of one rank: the last.
+    std::copy(lanes + count - 2 * each, lanes + count - each, lanes + count - each);
+    lanes[count - each] = 2;  // Its replica, from 1.
+    return 0;
+  }
+  static int SumWait(void* context, float*, size_t) { return ++static_cast<LonelyCollective*>(context)->sums, 0; }
+};
+
+TEST(HotPath, ReducingAllocatesLocksAndCallsNothing) {
+  Job* job = nullptr;
+  LonelyCollective* lonely = nullptr;
+  ExpectDone(RunArmed(
+      [&] {
+        job = new Job;
+        lonely = new LonelyCollective;
+        gyro_collective collective{};
+        collective.struct_size = sizeof(collective);
+        collective.context = lonely;
+        collective.max_begin = collective.sum_begin = &LonelyCollective::Begin;
+        collective.max_wait = &LonelyCollective::MaxWait;
+        collective.sum_wait = &LonelyCollective::SumWait;
+        gyro_options options = SomeOptions();
+        options.world_size = 2;
+        options.collective = &collective;
+        job->order.struct_size = sizeof(job->order);
+        return gyro_open(&options, &job->client) == GYRO_OK;
+      },
+      [&] {
+        for (int64_t i = 0; i < 2000; ++i)
+          if (!job->Step(i) || gyro_poll(job->client, &job->order) != GYRO_NONE) return false;
+        gyro_client_stats stats{};
+        stats.struct_size = sizeof(stats);
+        gyro_stats(job->client, &stats);
+        // One of each a boundary but the last, whose round is under way; the join is a MAX.
+        return lonely->maxima == 2000 && lonely->sums == 1999 && stats.boundary == 2000;
       }));
 }
 

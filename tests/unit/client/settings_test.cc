@@ -132,6 +132,9 @@ TEST_F(SettingsTest, ACollectiveThatCannotBeCalledIsRefused) {
   options_.collective = &collective;
   EXPECT_EQ(Read(), GYRO_INVALID);
   EXPECT_EQ(error_, "collective is one that is incomplete, wanted struct_size, max_begin and max_wait set");
+  collective = {sizeof(collective), nullptr, &Nothing, &Nothing, 0, nullptr, 0, &Nothing, nullptr};
+  EXPECT_EQ(Read(), GYRO_INVALID);
+  EXPECT_EQ(error_, "collective is one half of a SUM, wanted sum_begin and sum_wait both set, or both NULL");
   const gyro_shard outside = {7, 0, 0, 4};
   collective = {sizeof(collective), nullptr, &Nothing, &Nothing, 0, &outside, 1, nullptr, nullptr};
   EXPECT_EQ(Read(), GYRO_INVALID);

@@ -117,6 +117,20 @@ TEST_F(Join, WhoComesLaterGoesOnWhereTheOthersStand) {
   EXPECT_EQ(Result().reason, "a rank cannot act on its weights");
 }
 
+TEST_F(Join, WhatDiffersInLengthIsNotIssued) {
+  EXPECT_EQ(Result().replicas, 2u);
+  EXPECT_TRUE(Result().same_round && Result().same_sums);
+  words_[1].layout.sums = 12;
+  EXPECT_EQ(Result().reason, "the ranks differ in number of sums beside R");
+  EXPECT_TRUE(Result().same_round);
+  EXPECT_FALSE(Result().same_sums);
+  words_[1].layout.sums = 0;
+  words_[2].layout.more = 3;
+  EXPECT_EQ(Result().reason, "the ranks differ in number of statistics in R");
+  EXPECT_FALSE(Result().same_round);
+  EXPECT_TRUE(Result().same_sums);
+}
+
 TEST_F(Join, ARankThatIsMissingIsNamed) {
   words_.pop_back();
   EXPECT_EQ(Result().reason, "rank 3 did not join, wanted all 4");
