@@ -37,6 +37,9 @@ bool IsNumber(double v) { return std::isfinite(v) && std::fabs(v) < kMax; }
 
 size_t Index(Signal signal) { return static_cast<size_t>(signal); }
 
+// False: an array that has no value.
+bool Recorded(const Frame& frame, Signal signal) { return model::IsScalar(signal) || frame.Count(signal) != 0; }
+
 // A scalar on its way into the MAX: absent loses; NaN and both infinities win.
 float ScalarLane(double v) {
   if (model::IsAbsent(v)) return -FLT_MAX;
@@ -254,8 +257,8 @@ void Statistics::Write(const Frame* frame, const Moment& moment, std::span<float
 
 void Statistics::WriteMax(const Frame& frame, std::span<float> max, bool* odd) const {
   for (const Block& block : max_) {
-    if (block.signal == Signal::kAttnLogitMax) continue;
-    if (block.width_lane != kFixed && frame.Count(block.signal) != 0)
+    if (block.signal == Signal::kAttnLogitMax || !Recorded(frame, block.signal)) continue;
+    if (block.width_lane != kFixed)
       max[block.width_lane] = static_cast<float>(frame.Count(block.signal));
     for (uint32_t i = 0; i < block.values; ++i) {
       const double value = Take(frame, block, i).value;
@@ -267,13 +270,14 @@ void Statistics::WriteMax(const Frame& frame, std::span<float> max, bool* odd) c
     }
   }
   for (const Block& block : sums_)
-    if (block.width_lane != kFixed && frame.Count(block.signal) != 0)
+    if (block.width_lane != kFixed && Recorded(frame, block.signal))
       max[block.width_lane] = static_cast<float>(frame.Count(block.signal));
 }
 
 void Statistics::WriteSums(const Frame& frame, std::span<float> sums, bool* odd) const {
   const double tokens = TokenWeight(frame);
   for (const Block& block : sums_) {
+    if (!Recorded(frame, block.signal)) continue;
     const size_t lanes = LanesPerValue(block.how);
     for (uint32_t i = 0; i < block.values; ++i) {
       Sample sample = Take(frame, block, i);
