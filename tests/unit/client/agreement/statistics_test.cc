@@ -447,8 +447,10 @@ TEST(Statistics, AnyLanesAreRead) {
     std::generate(sums.begin(), sums.end(), any);
     Frame* frame = rank.recorder.held();
     rank.statistics.Read(max, sums, frame);
-    for (const model::SignalInfo& info : model::Signals())
-      if (model::IsArray(info.signal)) EXPECT_LE(frame->Count(info.signal), FrameLayout(2, 4).Capacity(info.shape));
+    for (const model::SignalInfo& info : model::Signals()) {
+      if (!model::IsArray(info.signal)) continue;
+      EXPECT_LE(frame->Count(info.signal), FrameLayout(2, 4).Capacity(info.shape)) << info.name;
+    }
     rank.statistics.Read(std::vector<float>(3), {}, frame);
   }
 }
