@@ -186,13 +186,14 @@ JoinResult ReadJoin(const JoinWord& word, const RowCover& whole, std::span<const
     result.attempt.bytes[2 * i + 1] = static_cast<uint8_t>(*piece >> 8);
   }
   result.replicas = Replicas(word.world_size, lanes);
+  const char* unequal = FirstUnequal(lanes, &result);
   const auto epoch = Highest(lanes[kEpoch]), boundary = Highest(lanes[kBoundary]);
   result.epoch = epoch.value_or(word.epoch);
   result.boundary = boundary.value_or(word.boundary);
   if (!epoch || !boundary)
     result.reason = "the join brought no epoch and boundary";
-  else if (const char* name = FirstUnequal(lanes, &result); name != nullptr)
-    result.reason = std::string("the ranks differ in ") + name;
+  else if (unequal != nullptr)
+    result.reason = std::string("the ranks differ in ") + unequal;
   else if (result.attempt.IsZero())
     result.reason = "the join brought no attempt of the leader";
   else if (!(lanes[kNotReady] == 0))
