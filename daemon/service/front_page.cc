@@ -11,9 +11,11 @@ constexpr size_t kRunsShownMax = 50;
 }  // namespace
 
 std::string FrontPage(const std::string& version, const std::string& not_ready_reason,
-                      const std::vector<std::shared_ptr<const engine::RunState>>& runs) {
+                      const std::vector<std::shared_ptr<const engine::RunState>>& runs, bool has_page) {
   std::string text = "gyrostatd " + version + "\n\n" +
                      (not_ready_reason.empty() ? "ready" : "not ready: " + not_ready_reason) + "\n\n" +
+                     (has_page ? "/                 the live page, in a browser\n" : "") +
+                     "/api/runs         what the page shows, as JSON\n"
                      "/metrics          for Prometheus\n"
                      "/metrics/heads    ?run=NAME&layers=0-7,12: every head of some layers\n"
                      "/healthz          200 while the process answers\n"
@@ -25,6 +27,9 @@ std::string FrontPage(const std::string& version, const std::string& not_ready_r
     text += "  " + run.run + "  " + Token(run.life) + "  step " + std::to_string(run.step) + "  " + Token(run.mode) +
             "  open findings " + std::to_string(run.open_findings.size()) + "\n";
   }
+  if (!has_page)
+    text += "\nThe live page was not built into this gyrostatd: npm was missing, or reached no registry. Install the\n"
+            "packages nodejs and npm (deploy/install page) and build again.\n";
   if (runs.size() > kRunsShownMax) text += "  ... gyrostatctl runs shows all\n";
   return text;
 }

@@ -73,6 +73,10 @@ void AppendOutside(const Probes& p, Metrics* out) {
                   &p.web.connections_dropped_total, {}});
   out->push_back({"gyrostat_web_request_timeouts_total", "HTTP requests not complete in time, or too large.",
                   &p.web.request_timeouts_total, {}});
+  out->push_back({"gyrostat_web_event_streams", "Browsers that follow a run.", &p.web.event_streams_open, {}});
+  out->push_back({"gyrostat_web_events_sent_total", "Events sent to browsers.", &p.web.events_sent_total, {}});
+  out->push_back({"gyrostat_web_event_readers_cut_total", "Browsers cut off: they did not take what was sent.",
+                  &p.web.event_readers_cut_total, {}});
   out->push_back({"gyrostat_web_rebinds_total", "Times that the HTTP port was lost and bound again.",
                   &p.web.rebinds_total, {}});
   out->push_back({"gyrostat_config_reloads_total", "Reloads of the configuration that took effect.",

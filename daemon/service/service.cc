@@ -19,6 +19,10 @@
 #include "service/own_metrics.h"
 #include "store/store.h"
 #include "telemetry/metrics.h"
+#include "web/api.h"
+#include "web/event_streams.h"
+#include "web/guard.h"
+#include "web/page.h"
 #include "web/server.h"
 
 namespace gyrostat::service {
@@ -74,7 +78,9 @@ struct Service::Impl {
                  OwnMetrics({engine.probe(), streams.probe(), store->probe(), telemetry_probe, web_probe, probe}),
                  version},
                 &telemetry_probe, k),
-        rpc(WithVersion(c.rpc, version), &engine, store.get(), &streams, k, [this] { return Status(); }) {}
+        rpc(WithVersion(c.rpc, version), &engine, store.get(), &streams, k, [this] { return Status(); }),
+        events({}, [this](const std::string& run) { return engine.FindRun(run); }, &web_probe, k),
+        api({.version = version}, &engine, store.get(), &events, [this] { return NotReadyReason(); }) {}
 
   static rpc::ServerOptions WithVersion(rpc::ServerOptions options, const std::string& version) {
     options.version = version;
@@ -113,7 +119,6 @@ struct Service::Impl {
 
   std::map<std::string, web::Route> Routes() {
     std::map<std::string, web::Route> routes;
-    routes["/"] = [this](const web::Query&) { return Text(200, FrontPage(version, NotReadyReason(), engine.Runs())); };
     routes["/healthz"] = [](const web::Query&) { return Text(200, "ok\n"); };
     routes["/readyz"] = [this](const web::Query&) {
       const std::string reason = NotReadyReason();
@@ -126,12 +131,23 @@ struct Service::Impl {
     return routes;
   }
 
+  // A browser gets the page, everybody else a text.
+  web::Reply Front(const web::Request& request) {
+    if (std::optional<web::Reply> page = web::Page(request)) return *std::move(page);
+    return Text(200, FrontPage(version, NotReadyReason(), engine.Runs(), web::HasPage()));
+  }
+
+  web::Site Site() {
+    return {[this](const web::Request& request) { return Front(request); }, web::Refuse,
+            [this](const web::Request& request) { return api.Answer(request); }};
+  }
+
   absl::Status Start() {
     std::string problem;
     const std::optional<base::Endpoint> listen = base::ParseLoopbackEndpoint(config.http_listen, &problem);
     if (!listen) return absl::InvalidArgumentError("listen.http: " + problem);
     absl::StatusOr<std::unique_ptr<web::Server>> server =
-        web::Server::Start(*listen, config.web, Routes(), &web_probe, clock);
+        web::Server::Start(*listen, config.web, Routes(), &web_probe, clock, Site());
     if (!server.ok()) return server.status();
     http = std::move(*server);
     endpoints.http = http->endpoint().ToString();
@@ -153,6 +169,7 @@ struct Service::Impl {
     engine.Stop();
     store->Stop();
     if (http) http->Stop();
+    events.Stop();
     RemoveEndpoints(config.data_dir);
   }
 
@@ -170,6 +187,8 @@ struct Service::Impl {
   engine::Engine engine;
   telemetry::Metrics metrics;
   rpc::Server rpc;
+  web::EventStreams events;
+  web::Api api;
   std::unique_ptr<web::Server> http;
   bool drained = false;
 };

@@ -59,6 +59,19 @@ ssize_t BoundedStream::read(char* to, size_t size) {
 }
 
 ssize_t BoundedStream::write(const char* from, size_t size) {
+  return muted_ ? static_cast<ssize_t>(size) : WriteSome(from, size);
+}
+
+bool BoundedStream::Send(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t sent = WriteSome(bytes.data(), bytes.size());
+    if (sent <= 0) return false;
+    bytes.remove_prefix(static_cast<size_t>(sent));
+  }
+  return true;
+}
+
+ssize_t BoundedStream::WriteSome(const char* from, size_t size) {
   if (write_deadline_ == base::MonotonicTime{}) write_deadline_ = clock_->Now() + timeout_;
   while (true) {
     if (!Wait(POLLOUT, write_deadline_)) return -1;

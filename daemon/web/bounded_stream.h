@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <string>
+#include <string_view>
 
 #include "base/clock.h"
 
@@ -31,12 +32,18 @@ class BoundedStream final : public httplib::Stream {
   // Whether the peer ran into the deadline or the size while sending its request.
   bool timed_out() const { return timed_out_; }
 
+  // From now on what is written goes nowhere: the connection is about to be handed over.
+  void Mute() { muted_ = true; }
+  // Sends all of `bytes`, muted or not; false at the deadline or when the peer is gone.
+  bool Send(std::string_view bytes);
+
   // Ends the answer in order: says that no more comes, then takes what the peer still sends, within bounds, so that its
   // kernel does not throw the answer away.
   void Finish();
 
  private:
   bool Wait(short events, base::MonotonicTime deadline) const;
+  ssize_t WriteSome(const char* from, size_t size);
 
   const int socket_, stop_fd_;
   const base::Milliseconds timeout_;
@@ -44,7 +51,7 @@ class BoundedStream final : public httplib::Stream {
   const base::MonotonicTime read_deadline_;
   base::MonotonicTime write_deadline_{};  // Set by the first write.
   size_t read_bytes_ = 0;
-  bool timed_out_ = false;
+  bool timed_out_ = false, muted_ = false;
   std::array<char, 4096> buffer_;  // The library asks for one byte at a time.
   size_t begin_ = 0, end_ = 0;
 };

@@ -1,5 +1,6 @@
 #include "web/server.h"
 
+#include <fcntl.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@
 #include "base/check.h"
 #include "base/mutex.h"
 #include "web/bounded_stream.h"
+#include "web/json.h"
 #include "web/worker_pool.h"
 
 namespace gyrostat::web {
@@ -29,14 +31,41 @@ std::string_view HostOf(std::string_view header) {
 // Between two tries to get the port back.
 constexpr base::Milliseconds kRebindPause{200};
 
+// The connection that this thread serves.
+struct Connection {
+  BoundedStream* stream = nullptr;
+  std::string accept_encoding;  // Of "/", whose answer is packed already: the library must not pack it again.
+  std::function<void(int)> take_over;
+};
+thread_local Connection* connection = nullptr;
+
+constexpr std::string_view kApi = "/api/";
+
+Request ToRequest(const httplib::Request& in) {
+  Request out;
+  out.method = in.method == "HEAD" ? "GET" : in.method;
+  out.path = in.path;
+  out.query = in.params;
+  out.body = in.body;
+  out.host = in.get_header_value("Host");
+  out.origin = in.get_header_value("Origin");
+  out.fetch_site = in.get_header_value("Sec-Fetch-Site");
+  out.marker = in.get_header_value("X-Gyrostat");
+  out.accept = in.get_header_value("Accept");
+  out.accept_encoding = connection->accept_encoding;
+  out.content_type = in.get_header_value("Content-Type");
+  out.content_encoding = in.get_header_value("Content-Encoding");
+  return out;
+}
+
 Reply Text(int status, std::string body) { return Reply{status, "text/plain; charset=utf-8", std::move(body)}; }
 
 }  // namespace
 
 // The library parses requests and writes answers; sockets, bounds and routing are ours.
 struct Server::Impl final : public httplib::Server {
-  Impl(const ServerOptions& o, std::map<std::string, Route> r, Probe* p, const base::Clock* c)
-      : options(o), routes(std::move(r)), probe(p), clock(c), stop_fd(eventfd(0, EFD_CLOEXEC)) {
+  Impl(const ServerOptions& o, std::map<std::string, Route> r, Site here, Probe* p, const base::Clock* c)
+      : options(o), routes(std::move(r)), site(std::move(here)), probe(p), clock(c), stop_fd(eventfd(0, EFD_CLOEXEC)) {
     // Without SO_REUSEPORT, the library's default, with which two daemons could share one port unnoticed.
     set_socket_options([](socket_t s) {
       const int yes = 1;
@@ -44,10 +73,17 @@ struct Server::Impl final : public httplib::Server {
     });
     new_task_queue = [this] { return new WorkerPool(options.threads, options.connections_waiting_max); };
     set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
-      Answer(request, &response);
+      std::optional<Reply> reply = ReplyTo(request);
+      if (!reply) return HandlerResponse::Unhandled;
+      Answer(request, *std::move(reply), &response);
       return HandlerResponse::Handled;
     });
-    // Bodies are never read, so nobody is asked to send one.
+    // What the site did not refuse: its body is there now.
+    set_payload_max_length(kBodyBytesMax);
+    Post("/api/.+", [this](const httplib::Request& request, httplib::Response& response) {
+      Answer(request, site.answer(ToRequest(request)), &response);
+    });
+    // Nobody is asked to send a body.
     set_expect_100_continue_handler([](const httplib::Request&, httplib::Response&) { return 417; });
     set_default_headers({{"Cache-Control", "no-store"},
                          {"X-Content-Type-Options", "nosniff"},
@@ -55,29 +91,66 @@ struct Server::Impl final : public httplib::Server {
   }
   ~Impl() override { close(stop_fd); }
 
-  Reply ReplyTo(const httplib::Request& request) {
+  // Nothing: the body is wanted first.
+  std::optional<Reply> ReplyTo(const httplib::Request& request) {
     if (request.get_header_value_count("Host") != 1 && request.version != "HTTP/1.0")
       return Text(400, "exactly one Host header is wanted\n");
     const std::string host = request.get_header_value("Host");
     if (!host.empty() && !base::IsLoopbackHost(HostOf(host)))
       return Text(403, "Host is not a name of this machine's loopback; use 127.0.0.1, [::1] or localhost\n");
+    if (site.answer && request.path.starts_with(kApi)) return ApiReplyTo(request);
+    const bool reads = request.method == "GET" || request.method == "HEAD";
+    if (site.front && request.path == "/" && reads) return site.front(ToRequest(request));
     const auto route = routes.find(request.path);
     if (route == routes.end()) {
       std::string known;
       for (const auto& [path, unused] : routes) known += " " + path;
       return Text(404, "not found; there are:" + known + "\n");
     }
-    if (request.method != "GET" && request.method != "HEAD") return Text(405, "only GET and HEAD\n");
+    if (!reads) return Text(405, "only GET and HEAD\n");
     return route->second(request.params);
   }
 
-  void Answer(const httplib::Request& request, httplib::Response* response) {
-    Reply reply = ReplyTo(request);
+  std::optional<Reply> ApiReplyTo(const httplib::Request& request) {
+    Request asked = ToRequest(request);
+    if (std::optional<Reply> refusal = site.refuse(asked)) return refusal;
+    if (request.method != "POST") return site.answer(asked);
+    // Of a body only the plain kind with its length said is read.
+    if (request.has_header("Transfer-Encoding") || request.get_header_value_count("Content-Length") != 1)
+      return JsonError(411, "wanted: exactly one Content-Length, and no Transfer-Encoding");
+    const std::string length = request.get_header_value("Content-Length");
+    if (length.size() > 5 || length.find_first_not_of("0123456789") != std::string::npos ||
+        std::stoul("0" + length) > kBodyBytesMax)
+      return JsonError(413, "Content-Length is " + length.substr(0, 20) + ", wanted at most " +
+                           std::to_string(kBodyBytesMax));
+    return std::nullopt;
+  }
+
+  void Answer(const httplib::Request& request, Reply reply, httplib::Response* response) {
     probe->requests_total.Add();
     if (reply.status >= 400 && reply.status < 500) probe->requests_refused_total.Add();
     response->status = reply.status;
     if (reply.status == 405) response->set_header("Allow", "GET, HEAD");
+    for (const auto& [name, value] : reply.headers) {
+      response->headers.erase(name);
+      response->set_header(name, value);
+    }
+    if (reply.take_over && request.method == "GET") {
+      connection->stream->Mute();
+      connection->take_over = std::move(reply.take_over);
+      return;
+    }
     response->set_content(reply.body, reply.content_type);
+  }
+
+  // Says that an event stream follows and gives the socket away. False: the peer is gone.
+  bool HandOver(BoundedStream* stream, socket_t socket, const std::function<void(int)>& take_over) {
+    if (!stream->Send("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n"
+                      "X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"))
+      return false;
+    fcntl(socket, F_SETFL, fcntl(socket, F_GETFL) | O_NONBLOCK);
+    take_over(socket);
+    return true;
   }
 
   // Runs on a worker, or on the accepting thread when there is no room for the connection.
@@ -88,8 +161,16 @@ struct Server::Impl final : public httplib::Server {
     } else {
       BoundedStream stream(socket, stop_fd, options.request_timeout, clock);
       bool closed = false;
-      // Ranges are ignored: many that overlap would make a large answer out of a small one.
-      ok = process_request(stream, true, closed, [](httplib::Request& request) { request.ranges.clear(); });
+      Connection mine{&stream, {}, {}};
+      connection = &mine;
+      ok = process_request(stream, true, closed, [&mine](httplib::Request& request) {
+        // Ranges are ignored: many that overlap would make a large answer out of a small one.
+        request.ranges.clear();
+        mine.accept_encoding = request.get_header_value("Accept-Encoding");
+        if (request.path == "/") request.headers.erase("Accept-Encoding");
+      });
+      connection = nullptr;
+      if (mine.take_over && HandOver(&stream, socket, mine.take_over)) return ok;
       if (stream.timed_out()) probe->request_timeouts_total.Add();
       stream.Finish();
     }
@@ -129,6 +210,7 @@ struct Server::Impl final : public httplib::Server {
 
   const ServerOptions options;
   const std::map<std::string, Route> routes;
+  const Site site;
   Probe* const probe;
   const base::Clock* const clock;
   const int stop_fd;  // Readable once stopping: ends every wait for a request.
@@ -141,8 +223,8 @@ struct Server::Impl final : public httplib::Server {
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const base::Endpoint& listen, const ServerOptions& options,
                                                       std::map<std::string, Route> routes, Probe* probe,
-                                                      const base::Clock* clock) {
-  auto impl = std::make_unique<Impl>(options, std::move(routes), probe, clock);
+                                                      const base::Clock* clock, Site site) {
+  auto impl = std::make_unique<Impl>(options, std::move(routes), std::move(site), probe, clock);
   impl->endpoint = listen;
   errno = 0;
   if (listen.port == 0) {

@@ -1,20 +1,23 @@
-// The daemon's HTTP side: a few read-only targets for Prometheus, probes and people.
+// The daemon's HTTP side: read-only targets for Prometheus and probes, the page and its API for people.
 //
 // Everything is bounded: a request must be complete within a deadline and a size (slow-loris), an answer must be taken
 // within a deadline, one connection carries one request (an idle scraper never holds a thread), and connections beyond
-// the queue are closed at once and counted. A Host header that is not a loopback name is refused, so that a web page in
-// somebody's browser cannot read the daemon by rebinding its own name.
+// the queue are closed at once and counted. A body is read only where somebody asked for it, up to kBodyBytesMax.
+// A Host header that is not a loopback name is refused, so that a web page in somebody's browser cannot read the daemon
+// by rebinding its own name.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "base/endpoint.h"
+#include "web/http.h"
 #include "web/probe.h"
 
 namespace gyrostat::web {
@@ -25,26 +28,25 @@ struct ServerOptions {
   base::Milliseconds request_timeout{5000};  // For the whole request, and again for the whole answer. [100, 60000].
 };
 
-struct Reply {
-  int status = 200;
-  std::string content_type = "text/plain; charset=utf-8";
-  std::string body;
+// Everything below /api/, with all methods, and "/". An empty function: there is no such thing.
+struct Site {
+  // GET of "/".
+  std::function<Reply(const Request&)> front;
+  // Any request below /api/ whose Host is ours. Asked before a body is read: the answer where it is refused, nothing
+  // where it goes on to `answer`.
+  std::function<std::optional<Reply>(const Request&)> refuse;
+  std::function<Reply(const Request&)> answer;
 };
-
-// What follows the question mark, decoded; a name may come more than once.
-using Query = std::multimap<std::string, std::string>;
-
-// Answers GET and HEAD of one target. Called on any of the server's threads, several at a time.
-using Route = std::function<Reply(const Query&)>;
 
 // Thread-safe.
 class Server {
  public:
-  // Binds and serves at once; `routes` maps exact paths ("/metrics") to what answers them. `probe` and `clock` outlive
-  // the server. UNAVAILABLE: the address cannot be had; the message names it and the system's reason.
+  // Binds and serves at once; `routes` maps exact paths ("/metrics") to what answers them, `site` has the rest. `probe`
+  // and `clock` outlive the server. UNAVAILABLE: the address cannot be had; the message names it and the system's
+  // reason.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const base::Endpoint& listen, const ServerOptions& options,
                                                        std::map<std::string, Route> routes, Probe* probe,
-                                                       const base::Clock* clock);
+                                                       const base::Clock* clock, Site site = {});
   ~Server();  // Stops.
 
   // Where it listens, with the real port.

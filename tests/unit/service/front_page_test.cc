@@ -21,22 +21,27 @@ std::vector<std::shared_ptr<const engine::RunState>> Runs(int n) {
 }
 
 TEST(FrontPage, SaysWhereToLook) {
-  const std::string page = FrontPage("1.2.3", "", Runs(1));
+  const std::string page = FrontPage("1.2.3", "", Runs(1), true);
   for (const char* text : {"gyrostatd 1.2.3\n", "\nready\n", "/metrics", "/healthz", "/readyz", "gyrostatctl runs",
                            "\n1 run\n  run-0  live  step 7  observe  open findings 0\n"})
     EXPECT_THAT(page, HasSubstr(text));
 }
 
 TEST(FrontPage, SaysWhyTheDaemonIsNotReady) {
-  EXPECT_THAT(FrontPage("1", "journal: disk full", Runs(0)), HasSubstr("\nnot ready: journal: disk full\n"));
+  EXPECT_THAT(FrontPage("1", "journal: disk full", Runs(0), true), HasSubstr("\nnot ready: journal: disk full\n"));
 }
 
 TEST(FrontPage, ShowsAPageOfRunsAtMost) {
-  const std::string page = FrontPage("1", "", Runs(51));
+  const std::string page = FrontPage("1", "", Runs(51), false);
   EXPECT_THAT(page, HasSubstr("51 runs\n"));
   EXPECT_THAT(page, HasSubstr("run-49 "));
   EXPECT_THAT(page, Not(HasSubstr("run-50 ")));
   EXPECT_THAT(page, HasSubstr("gyrostatctl runs shows all"));
+}
+
+TEST(FrontPage, SaysHowToGetThePageWhereItWasNotBuilt) {
+  EXPECT_THAT(FrontPage("1", "", Runs(0), false), HasSubstr("nodejs and npm (deploy/install page)"));
+  EXPECT_THAT(FrontPage("1", "", Runs(0), true), Not(HasSubstr("npm")));
 }
 
 }  // namespace

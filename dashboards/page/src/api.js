@@ -1,0 +1,68 @@
+// The daemon's API: GETs, the two POSTs, and the stream of events.
+import {real} from "./words.js";
+
+const path = (...parts) => "api/" + parts.map(encodeURIComponent).join("/");
+
+async function answer(response) {
+  const body = await response.json().catch(() => null);
+  if (!response.ok) throw new Error(body?.error ?? `the daemon answered ${response.status}`);
+  return body;
+}
+
+async function get(where, query = {}) {
+  const known = Object.entries(query).filter(([, value]) => value !== undefined && value !== null);
+  const text = new URLSearchParams(known).toString();
+  return answer(await fetch(where + (text ? "?" + text : "")));
+}
+
+export const runs = () => get("api/runs");
+export const run = (name) => get(path("runs", name));
+export const heat = async (name, query) => withValues(await get(path("runs", name, "heat"), query));
+export async function series(name, query) {
+  const got = await get(path("runs", name, "series"), query);
+  return {x: got.points.map((each) => each[0]), y: got.points.map((each) => real(each[1])), total: got.points_total};
+}
+
+// verdict: "approve" or "reject"; id: RUN/NUMBER.
+export async function settle(id, verdict, reason, author) {
+  return answer(await fetch(path("interventions", ...id.split("/"), verdict), {
+    method: "POST", headers: {"Content-Type": "application/json", "X-Gyrostat": "1"},
+    body: JSON.stringify({reason, author}),
+  }));
+}
+
+// base64 of little-endian float32 → {layers, heads, values}.
+function withValues(array) {
+  const text = atob(array.values), bytes = new Uint8Array(text.length);
+  for (let i = 0; i < bytes.length; ++i) bytes[i] = text.charCodeAt(i);
+  return {...array, values: new Float32Array(bytes.buffer)};
+}
+
+const INTERVAL_MS = 200, PATIENCE_MS = 3000;
+
+// Follows a run while the page can be seen: hear(event) for each, say("live" | a sentence) when that changes. Returns
+// what ends it.
+export function follow(name, hear, say) {
+  let source, timer;
+  const stop = () => { source?.close(); clearTimeout(timer); source = undefined; };
+  const start = () => {
+    stop();
+    if (document.hidden) return;
+    source = new EventSource(path("runs", name, "events") + "?interval_ms=" + INTERVAL_MS);
+    source.onopen = () => say("live");
+    source.onmessage = (message) => {
+      const event = JSON.parse(message.data);
+      for (const signal in event.arrays) event.arrays[signal] = withValues(event.arrays[signal]);
+      hear(event);
+    };
+    source.addEventListener("gone", () => { stop(); say("the daemon no longer knows this run"); });
+    source.onerror = () => {
+      if (!source) return;
+      say("no connection to the daemon; trying again");
+      if (source.readyState === EventSource.CLOSED) timer = setTimeout(start, PATIENCE_MS);
+    };
+  };
+  document.addEventListener("visibilitychange", start);
+  start();
+  return () => { document.removeEventListener("visibilitychange", start); stop(); };
+}
