@@ -26,9 +26,10 @@ def program():
 
 
 class Browser:
-    """One browser process with a profile of its own, and no way to any host."""
+    """One browser process with a profile of its own, and no way to any host; with `loopback`, to 127.0.0.1 alone."""
 
-    def __init__(self, directory):
+    def __init__(self, directory, loopback=False):
+        self.reach = "MAP * ~NOTFOUND" + (", EXCLUDE 127.0.0.1" if loopback else "")
         self.log_path = Path(directory) / "browser.log"
         self.profile = Path(directory) / "profile"
         self.number = 0
@@ -40,7 +41,7 @@ class Browser:
         theirs_in, ours_out = os.pipe()
         command = [program(), "--headless", "--remote-debugging-pipe", f"--user-data-dir={self.profile}",
                    "--no-first-run", "--hide-scrollbars", "--disable-gpu", "--disable-dev-shm-usage",
-                   "--disable-background-networking", "--host-resolver-rules=MAP * ~NOTFOUND", "about:blank"]
+                   "--disable-background-networking", f"--host-resolver-rules={self.reach}", "about:blank"]
         if os.geteuid() == 0:
             command.insert(1, "--no-sandbox")  # Chromium's sandbox refuses root.
 
@@ -102,14 +103,15 @@ class Browser:
             return message["result"]
 
     def open(self, path, width=1440, height=900, dark=False):
-        """A page of a file, loaded and laid out, in a window of this size."""
+        """A page of a file or an address, loaded and laid out, in a window of this size."""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         page = self.pages[session] = Page(self, session, target)
         for domain in ("Page", "Runtime", "Log", "Network"):
             page.call(f"{domain}.enable")
         page.resize(width, height, dark)
-        page.call("Page.navigate", url=Path(path).resolve().as_uri())
+        url = path if str(path).startswith(("http://", "about:")) else Path(path).resolve().as_uri()
+        page.call("Page.navigate", url=url)
         end = time.monotonic() + DEADLINE_S
         while not page.loaded:
             self._note(self._hear(end, f"loading {path}"))
@@ -155,6 +157,13 @@ class Page:
 
     def move(self, x, y):
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+
+    def click(self, x, y):
+        for kind in ("mousePressed", "mouseReleased"):
+            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    def type(self, text):
+        self.call("Input.insertText", text=text)
 
     def press(self, key):
         self.call("Input.dispatchKeyEvent", type="keyDown", key=key, code=key,

@@ -77,13 +77,14 @@ class Daemon:
     def log(self):
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
-    def get(self, path, method="GET", headers=None):
-        """(status, body as text, headers) of one request."""
+    def get(self, path, method="GET", headers=None, raw=False):
+        """(status, body as text or, raw, as bytes, headers) of one request."""
         connection = http.client.HTTPConnection(self.http, timeout=DEADLINE_S)
         try:
             connection.request(method, path, headers=headers or {})
             response = connection.getresponse()
-            return response.status, response.read().decode(), dict(response.getheaders())
+            body = response.read()
+            return response.status, body if raw else body.decode(), dict(response.getheaders())
         finally:
             connection.close()
 
