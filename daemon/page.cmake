@@ -34,6 +34,7 @@ set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${page_source}/pa
 if(page_problem)
   message(WARNING "The live page is left out: ${page_problem}. gyrostatd will serve a plain text instead. Debian's "
     "packages for it: nodejs npm (deploy/install page); then configure again.")
+  file(REMOVE ${GYROSTAT_PAGE_DIR}/installed)  # Whatever comes next is newer than the two words.
   file(CONFIGURE OUTPUT ${GYROSTAT_PAGE_DIR}/page.html.gz CONTENT "none")
   file(CONFIGURE OUTPUT ${GYROSTAT_PAGE_DIR}/page.csp CONTENT "none")
 else()

@@ -10,13 +10,15 @@ const BYTES_MAX = 40 << 10;
 const [source, work] = process.argv.slice(2).map((each) => resolve(each));
 const {build} = createRequire(join(work, "package.json"))("esbuild");
 
-// Indentation in templates would be kept. Of uPlot's ways to draw a curve we use one, and no axis of dates: without their
-// registration the bundler leaves the others out.
+// Indentation in templates would be kept. Of uPlot's ways to draw a curve we use one, and no axis of dates, no
+// legend, no bands: what only they need is cut off at its entrance, and the bundler leaves out what nobody reaches.
 const UNUSED = /^\s*(\(paths\.(stepped|bars|spline)\b|uPlot\.(join|fmtDate|tzDate|addGap|clipGaps)\b).*$/gm;
-const DATES = [[/(function fmtDate\(.*\) \{)/, "$1 return () => '';"],
+const CUT = [[/(function fmtDate\(.*\) \{)/, "$1 return () => '';"],
   [/(function genTimeStuffs\(.*\) \{)/, "$1 return [[], [], () => []];"],
-  [/(function (timeAxisStamps|timeAxisVals?|mkDate|timeSeriesVal|asinhAxisSplits)\(.*\) \{)/g, "$1 return () => [];"]];
-const leaner = (text) => DATES.reduce((each, [from, to]) => each.replace(from, to), text.replace(UNUSED, ""));
+  [/(function (timeAxisStamps|timeAxisVals?|mkDate|timeSeriesVal|asinhAxisSplits)\(.*\) \{)/g, "$1 return () => [];"],
+  [/(function (initLegendRow|syncLegend|setLegendValues|(set|add|del)Band|(add|del)Series)\(.*\) \{)/g,
+    "$1 return [null, null];"]];
+const leaner = (text) => CUT.reduce((each, [from, to]) => each.replace(from, to), text.replace(UNUSED, ""));
 const lean = {name: "lean", setup(build) {
   build.onLoad({filter: /\.js$/}, ({path}) => {
     const text = readFileSync(path, "utf8");

@@ -166,8 +166,9 @@ class Page:
         self.call("Input.insertText", text=text)
 
     def press(self, key):
+        text = {"text": "\r"} if key == "Enter" else {}  # Without it a button is not pressed.
         self.call("Input.dispatchKeyEvent", type="keyDown", key=key, code=key,
-                  windowsVirtualKeyCode=KEYS.get(key, 0))
+                  windowsVirtualKeyCode=KEYS.get(key, 0), **text)
         self.call("Input.dispatchKeyEvent", type="keyUp", key=key, code=key)
 
     def screenshot(self, path, whole=True):

@@ -9,10 +9,20 @@ async function answer(response) {
   return body;
 }
 
+// One question at a time: the daemon reads its history for few at once, and says 503 to the others.
+let turn = Promise.resolve();
+const inTurn = (ask) => (turn = turn.then(ask, ask));
+
 async function get(where, query = {}) {
   const known = Object.entries(query).filter(([, value]) => value !== undefined && value !== null);
-  const text = new URLSearchParams(known).toString();
-  return answer(await fetch(where + (text ? "?" + text : "")));
+  const text = new URLSearchParams(known).toString(), url = where + (text ? "?" + text : "");
+  return inTurn(async () => {
+    for (let left = 9; ; --left) {
+      const response = await fetch(url);
+      if (response.status !== 503 || !left) return answer(response);
+      await new Promise((done) => setTimeout(done, 300));
+    }
+  });
 }
 
 export const runs = () => get("api/runs");

@@ -45,8 +45,8 @@ export class Model {
     this.clear();
     this.end = api.follow(name, (event) => this.hear(event), (status) => { this.status = status; changed(); });
     this.timer = setInterval(() => this.catchUp(), CATCH_UP_MS);
-    this.look();
     this.load();
+    this.look();
   }
   close() { this.end(); clearInterval(this.timer); clearTimeout(this.looking); clearTimeout(this.fetching); }
   clear() {
