@@ -173,6 +173,8 @@ std::string Revision(const engine::RunState& run) {
   for (const model::Intervention& each : run.open_interventions) {
     mix(each.id);
     mix(static_cast<uint64_t>(each.state));
+    mix(each.step_applied ? 1 : 0);
+    mix(std::bit_width(each.orders));  // Orders may come with every step: each doubling is news enough.
   }
   if (!run.recent_decisions.empty()) mix(run.recent_decisions.back().reason);
   Value text = mix.state;

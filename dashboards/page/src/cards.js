@@ -79,7 +79,7 @@ function Episode({model, each, open}) {
       <div><dt>Since</dt><dd>step <${Step} model=${model} at=${each.step_begin} />${end}</dd></div>
       <div><dt>Evidence</dt><dd><ul>${each.evidence.map((text) => html`<li>${text}</li>`)}</ul></dd></div>
       ${each.likely && html`<div><dt>Likely</dt><dd>${each.likely}</dd></div>`}
-      <div><dt>Now</dt><dd>${each.advice}${each.recommend && ` (${spell(each.recommend)})`}</dd></div>
+      <div><dt>Now</dt><dd>${each.advice}</dd></div>
     </dl>
   </details>`;
 }

@@ -24,7 +24,7 @@ function marks(model) {
       const from = at(each.step_begin), to = Math.max(at(each.step_end ?? last), from + 2 * ratio);
       if (each.step_begin > last || (each.step_end ?? last) < u.scales.x.min) continue;
       ctx.fillStyle = css("--" + each.severity);
-      ctx.globalAlpha = 0.13;
+      ctx.globalAlpha = 0.08;
       ctx.fillRect(from, bbox.top, to - from, bbox.height);
       ctx.globalAlpha = 1;
       ctx.fillRect(from, bbox.top, to - from, 3 * ratio);
