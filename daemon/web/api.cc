@@ -159,15 +159,33 @@ Reply Api::Run(const std::string& run, const Parts& rest, const Request& request
   return JsonError(404, "a run has no " + Quoted(rest[0]) + "; it has series, heat and events");
 }
 
-Reply Api::FromHistory(const std::function<Reply()>& read) {
-  Reply reply;
-  if (reads_.fetch_add(1) < options_.history_reads_max) {
-    reply = read();
-  } else {
-    reply = JsonError(503, "too many reads of the history are under way; ask again later");
-    reply.headers = {{"Retry-After", "1"}};
+bool Api::TakeTurn() {
+  const base::MonotonicTime deadline = base::SystemClock().Now() + options_.history_wait;
+  base::MutexLock lock(mutex_);
+  if (reads_ >= options_.history_reads_max) {
+    if (waiting_ >= options_.history_waiting_max) return false;
+    ++waiting_;
+    while (reads_ >= options_.history_reads_max && base::SystemClock().Now() < deadline)
+      turn_.WaitUntil(mutex_, deadline);
+    --waiting_;
+    if (reads_ >= options_.history_reads_max) return false;
   }
-  reads_.fetch_sub(1);
+  ++reads_;
+  return true;
+}
+
+Reply Api::FromHistory(const std::function<Reply()>& read) {
+  if (!TakeTurn()) {
+    Reply busy = JsonError(503, "too many reads of the history are under way; ask again later");
+    busy.headers = {{"Retry-After", "1"}};
+    return busy;
+  }
+  Reply reply = read();
+  {
+    base::MutexLock lock(mutex_);
+    --reads_;
+  }
+  turn_.NotifyOne();
   return reply;
 }
 

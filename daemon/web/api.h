@@ -1,10 +1,9 @@
 // The page's API: JSON for people and programs on this machine. README.md here lists the targets.
 //
-// Reads come from the published copies and from History, one at a time in as many threads as kHistoryReadsMax; nothing
-// here can hold ingestion up. What changes something is posted to the engine and answered once it is durable.
+// Reads come from the published copies and, few at a time, from History; nothing here can hold ingestion up. What
+// changes something is posted to the engine and answered once it is durable.
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <optional>
 #include <string>
@@ -12,6 +11,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/clock.h"
+#include "base/mutex.h"
 #include "engine/engine.h"
 #include "engine/ports.h"
 #include "web/event_streams.h"
@@ -21,7 +22,10 @@ namespace gyrostat::web {
 
 struct ApiOptions {
   std::string version;
-  size_t history_reads_max = 2;              // More at a time are told to come again: /metrics needs a thread too.
+  // Of the history at a time, those that wait for their turn, and for how long; others are told to come again, since
+  // /metrics needs a thread too.
+  size_t history_reads_max = 2, history_waiting_max = 1;
+  base::Milliseconds history_wait{2000};
   base::Milliseconds settle_timeout{10000};  // For an approval to become durable.
 };
 
@@ -44,15 +48,18 @@ class Api {
   Reply Heads(const engine::RunState& run, const model::Report& report, model::Signal signal);
   Reply Events(const std::string& run, const Query& query);
   Reply Settle(const std::string& id, const std::string& verdict, const std::string& body);
-  // Runs `read` unless too many are under way.
+  // Runs `read` in its turn, unless too many are under way.
   Reply FromHistory(const std::function<Reply()>& read);
+  bool TakeTurn();
 
   const ApiOptions options_;
   engine::Engine* const engine_;
   engine::History* const history_;
   EventStreams* const streams_;
   const std::function<std::string()> not_ready_reason_;
-  std::atomic<size_t> reads_{0};
+  base::Mutex mutex_;
+  base::CondVar turn_;
+  size_t reads_ GYROSTAT_GUARDED_BY(mutex_) = 0, waiting_ GYROSTAT_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace gyrostat::web

@@ -183,6 +183,7 @@ def test_a_rejection_by_keyboard(opened, daemon):
 def test_the_keyboard_reads_the_past_and_the_cells(opened, live):
     page = opened(live)
     ready(page)
+    until(page, "Number(document.querySelector('.scrub input').min) < 2", "the history")
     page.press("Home")
     until(page, "document.querySelector('.scrub output').textContent === '0' || "
                 "document.querySelector('.scrub output').textContent === '1'", "the first step")

@@ -131,7 +131,8 @@ class Page:
         elif method == "Network.requestWillBeSent":
             self.requests.append(params["request"]["url"])
         elif method == "Runtime.exceptionThrown":
-            self.complaints.append(params["exceptionDetails"]["text"])
+            details = params["exceptionDetails"]
+            self.complaints.append(f"{details['text']} {details.get('exception', {}).get('description', '')}")
         elif method == "Runtime.consoleAPICalled":
             self.complaints.append(str(params["args"]))
         elif method == "Log.entryAdded":
