@@ -115,7 +115,8 @@ export function Chart({model, signal, theme}) {
   const box = useRef(), kept = useRef({});
   const {x, y} = model.curves[signal];
   useEffect(() => {
-    const watch = new ResizeObserver(() => kept.current.u?.setSize({width: box.current.clientWidth, height: HEIGHT}));
+    const watch = new ResizeObserver(() => box.current
+      && kept.current.u?.setSize({width: box.current.clientWidth, height: HEIGHT}));
     watch.observe(box.current);
     return () => { watch.disconnect(); kept.current.u?.destroy(); kept.current = {}; };
   }, [signal]);
