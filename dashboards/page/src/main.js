@@ -87,7 +87,7 @@ function Run({name, model, theme}) {
       <section class="card"><${Scrubber} model=${model} />
         ${CURVES.map((signal) => html`<${Chart} key=${signal} model=${model} signal=${signal} theme=${theme} />`)}
         <p class="legend soft"><span class="swatch band"></span>finding
-          <span class="swatch order"></span>intervention, dashed until applied</p></section>
+          <span class="swatch mark"></span>intervention, dashed until applied</p></section>
       <section class="card maps"><${HeadMap} model=${model} />
         ${MAPS.map((signal) => html`<${TimeMap} key=${signal} model=${model} signal=${signal} />`)}</section>
     </div><aside>
