@@ -27,8 +27,8 @@ std::vector<engine::SeriesPoint> Decimate(std::vector<engine::SeriesPoint> point
         strange = std::min(strange, end);
         continue;
       }
-      if (!(points[low].value <= value)) low = end;
-      if (!(points[high].value >= value)) high = end;
+      if (!std::isfinite(points[low].value) || value < points[low].value) low = end;
+      if (!std::isfinite(points[high].value) || value > points[high].value) high = end;
     }
     if (strange != last) low = strange;
     kept.push_back(points[std::min(low, high)]);
