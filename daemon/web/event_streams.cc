@@ -64,7 +64,10 @@ struct EventStreams::Impl {
       std::map<std::string, std::pair<State, Text>> rendered;
       for (Stream& each : streams)
         if (!each.text && each.next <= now) Refresh(&each, now, &rendered);
-      std::erase_if(streams, [&](Stream& each) { return !Push(&each, now) && Close(&each); });
+      const base::MonotonicTime after = clock->Now();  // Rendering took its time, which is nobody's but ours.
+      for (Stream& each : streams)
+        if (each.moved == now) each.moved = after;
+      std::erase_if(streams, [&](Stream& each) { return !Push(&each, after) && Close(&each); });
       WaitAndHear();
     }
     for (Stream& each : streams) Close(&each);
