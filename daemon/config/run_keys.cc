@@ -62,6 +62,24 @@ void AppendQkClipKeys(std::vector<Key>* keys) {
       [](auto& c) -> auto& { return c.engine.run.policy.qk_clip.judged_boundaries; });
 }
 
+void AppendMeasureKeys(std::vector<Key>* keys) {
+  Section policy("policy.", keys);
+  policy.Number(
+      "warmup_extension.stretch",
+      "Where an extended warm-up ends, in units of the declared one, unless somebody names a step. During the warm-up "
+      "of a post-norm model mode act orders it unasked: a late one is useless.", 1.1, 8,
+      [](auto& c) -> auto& { return c.engine.run.policy.warmup_extension.stretch; });
+  policy.Integer(
+      "deepnorm_alpha.ramp", "So many step boundaries until alpha is at its target. Slower ramps rescued less.", 1, 200,
+      [](auto& c) -> auto& { return c.engine.run.policy.deepnorm_alpha.ramp; });
+  policy.Number(
+      "lr_scale.scale", "What lr_scale multiplies the learning rate by, unless somebody names a factor.", 0.01, 1,
+      [](auto& c) -> auto& { return c.engine.run.policy.lr_scale.scale; });
+  policy.Integer(
+      "lr_scale.for_boundaries", "For so many step boundaries; 0: for good.", 0, 1000000,
+      [](auto& c) -> auto& { return c.engine.run.policy.lr_scale.for_boundaries; });
+}
+
 }  // namespace
 
 void AppendPolicyKeys(std::vector<Key>* keys) {
@@ -80,18 +98,19 @@ void AppendPolicyKeys(std::vector<Key>* keys) {
               InterventionKind::kCollect}),
       [](auto& c) -> auto& { return c.engine.run.policy.automatic; }, Change::kReload));
   AppendQkClipKeys(keys);
+  AppendMeasureKeys(keys);
   Section policy("policy.", keys);
   policy.Integer(
-      "budget_per_1000_steps", "Interventions of one kind that a run may see in 1000 steps.", 1, 1000,
+      "budget_per_1000_steps", "Interventions that a run may see in 1000 steps, all kinds together.", 1, 1000,
       [](auto& c) -> auto& { return c.engine.run.policy.budget_per_1000_steps; });
   policy.Integer(
-      "cooldown_boundaries", "Step boundaries between the end of one intervention and the next of its kind.", 0,
+      "cooldown_boundaries", "Step boundaries between the end of one intervention and the next, of any kind.", 0,
       100000, [](auto& c) -> auto& { return c.engine.run.policy.cooldown_boundaries; });
   policy.Integer(
       "failures_to_disable", "So many ineffective or harmful outcomes of a kind disable it for the run.", 1, 100,
       [](auto& c) -> auto& { return c.engine.run.policy.failures_to_disable; });
   policy.Integer(
-      "hold_after_start_reports", "No relative rule acts before so many reports. QK-Clip is absolute and does.", 0,
+      "hold_after_start_reports", "No relative rule acts before so many reports, nor before 32. QK-Clip is absolute and does.", 0,
       100000, [](auto& c) -> auto& { return c.engine.run.policy.hold_after_start_reports; });
 }
 

@@ -8,6 +8,7 @@
 
 #include "ctl/address.h"
 #include "ctl/judge.h"
+#include "ctl/propose_words.h"
 
 namespace gyrostat::ctl {
 namespace {
@@ -135,6 +136,8 @@ void AddActing(CLI::App* app, Draft* draft) {
   sub->add_option("ID", request.id, "Of the intervention, as `gyrostatctl interventions` lists it")->required();
   sub->add_option("--reason", request.reason, "Kept with the decision")->required()->option_text("TEXT");
   signing(sub);
+  sub = Add(app, draft, Command::kPropose, "propose", "Propose an intervention to a run", kProposeExamples);
+  AddProposeWords(sub, &request);
   sub = Add(app, draft, Command::kMode, "mode", "What gyrostat may do to a run: observe, advise or act",
             "  gyrostatctl mode my-run act         send what the configuration allows\n"
             "  gyrostatctl mode my-run advise      propose, and wait for approve\n"
@@ -376,6 +379,8 @@ void Finish(const Environment& environment, Draft* draft) {
   request.interval_ms = static_cast<uint32_t>(std::lround(draft->interval_s * 1000));
   if (request.command == Command::kMode) FinishMode(draft);
   if (request.command == Command::kQkClip) FinishQkClip(draft);
+  if (request.command == Command::kPropose)
+    if (const std::string wrong = WrongInPropose(request.propose); !wrong.empty()) Refuse(wrong);
   if (request.command == Command::kWarmup) FinishWarmup(draft);
   if (request.command == Command::kReplay) FinishReplay(draft);
   if (request.command == Command::kExport) {

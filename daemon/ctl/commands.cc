@@ -9,6 +9,7 @@
 #include "ctl/json.h"
 #include "ctl/render.h"
 #include "ctl/watch_screen.h"
+#include "model/intervention.h"
 #include "model/signal.h"
 
 namespace gyrostat::ctl {
@@ -108,6 +109,32 @@ int Answer(const Request& request, Control* control, const Console& console) {
   };
   return request.command == Command::kApprove ? print(control->Approve(Signed<v1::ApproveRequest>(request)))
                                               : print(control->Reject(Signed<v1::RejectRequest>(request)));
+}
+
+int Propose(const Request& request, Control* control, const Console& console) {
+  const ProposeQuestion& question = request.propose;
+  v1::ProposeRequest wire;
+  wire.set_run(request.run);
+  if (const auto kind = model::InterventionKindOf(question.kind))
+    wire.set_kind(static_cast<v1::InterventionKind>(*kind));
+  if (question.to_step) wire.set_warmup_end_step(*question.to_step);
+  if (question.alpha) wire.set_alpha(*question.alpha);
+  if (question.beta) wire.set_beta(*question.beta);
+  if (question.ramp) wire.set_ramp_boundaries(*question.ramp);
+  if (question.scale) wire.set_scale(*question.scale);
+  if (question.for_boundaries) wire.set_for_boundaries(*question.for_boundaries);
+  if (question.max_norm) wire.set_max_norm(*question.max_norm);
+  if (question.at_step) wire.set_at_step(*question.at_step);
+  wire.set_reason(request.reason);
+  wire.set_author(request.author);
+  const auto answer = control->Propose(wire);
+  if (!answer.ok()) return Complain(answer.status(), request.address, console);
+  const v1::Intervention& intent = answer->intervention();
+  if (request.json) console.out << Json(intent) << "\n";
+  else
+    console.out << Escape(intent.id()) << " is proposed (" << Token(intent.kind()) << "): " << Escape(intent.reason())
+                << "\nIt waits for: gyrostatctl approve " << Escape(intent.id()) << "\n";
+  return kDone;
 }
 
 int SetMode(const Request& request, Control* control, const Console& console) {
@@ -241,6 +268,7 @@ int RunCommand(const Request& request, Control* control, const Console& console)
     case Command::kInterventions: return InterventionsOf(request, control, console);
     case Command::kApprove:
     case Command::kReject: return Answer(request, control, console);
+    case Command::kPropose: return Propose(request, control, console);
     case Command::kMode: return SetMode(request, control, console);
     case Command::kWatch: return Watch(request, control, console);
     case Command::kSeries: return Series(request, control, console);

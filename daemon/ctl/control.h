@@ -25,6 +25,7 @@ class Control {
   virtual absl::StatusOr<v1::ListInterventionsResponse> ListInterventions(const std::string& run) = 0;
   virtual absl::StatusOr<v1::ApproveResponse> Approve(const v1::ApproveRequest& request) = 0;
   virtual absl::StatusOr<v1::RejectResponse> Reject(const v1::RejectRequest& request) = 0;
+  virtual absl::StatusOr<v1::ProposeResponse> Propose(const v1::ProposeRequest& request) = 0;
   virtual absl::StatusOr<v1::SetModeResponse> SetMode(const v1::SetModeRequest& request) = 0;
   virtual absl::StatusOr<v1::GetStatusResponse> GetStatus() = 0;
 

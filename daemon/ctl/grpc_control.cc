@@ -62,6 +62,9 @@ class GrpcControl : public Control {
   absl::StatusOr<v1::RejectResponse> Reject(const v1::RejectRequest& request) override {
     return Call(&Stub::Reject, request);
   }
+  absl::StatusOr<v1::ProposeResponse> Propose(const v1::ProposeRequest& request) override {
+    return Call(&Stub::Propose, request);
+  }
   absl::StatusOr<v1::SetModeResponse> SetMode(const v1::SetModeRequest& request) override {
     return Call(&Stub::SetMode, request);
   }

@@ -20,7 +20,7 @@ enum ExitCode : int {
 
 enum class Command {
   kRuns, kShow, kFindings, kInterventions, kApprove, kReject, kMode, kWatch, kSeries, kCheckConfig, kDoctor, kQkClip,
-  kCompletion, kReplay, kCheckModel, kExport, kDeepNorm, kWarmup, kEpisodes,
+  kCompletion, kReplay, kCheckModel, kExport, kDeepNorm, kWarmup, kEpisodes, kPropose,
 };
 
 // What `warmup` is asked.
@@ -34,6 +34,15 @@ struct WarmupQuestion {
   std::vector<uint64_t> steps;  // Empty: some that show the shape.
 };
 
+// What `propose` asks for; absent: the daemon's default.
+struct ProposeQuestion {
+  std::string kind;  // A token of a kind.
+  std::optional<int64_t> to_step, at_step;
+  std::optional<double> alpha, beta, scale, max_norm;
+  std::optional<uint32_t> ramp;
+  std::optional<uint64_t> for_boundaries;
+};
+
 // Widths of an MLA head, to name its rows; all 0: not asked.
 struct MlaWidths {
   uint32_t nope = 0, rope = 0, value = 0;
@@ -45,7 +54,7 @@ struct Request {
   std::string address;     // As given or from the environment; never empty.
   std::string token_file;  // Empty: no token.
 
-  std::string run;         // Of show, episodes, findings, interventions, watch, series, mode.
+  std::string run;         // Of show, episodes, findings, interventions, watch, series, mode, propose.
   bool open_only = false;  // findings
   std::string fail_on;     // findings, replay: "", "warning" or "critical".
   std::string id;          // approve, reject
@@ -74,6 +83,7 @@ struct Request {
   std::string arch;  // deepnorm: encoder, decoder or encoder-decoder.
   uint64_t layers = 0, decoder_layers = 0;
   WarmupQuestion warmup;
+  ProposeQuestion propose;
 };
 
 }  // namespace gyrostat::ctl

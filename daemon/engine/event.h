@@ -11,6 +11,7 @@
 #include "engine/run_options.h"
 #include "model/intervention.h"
 #include "model/report.h"
+#include "policy/proposal.h"
 
 namespace gyrostat::engine {
 
@@ -46,13 +47,14 @@ struct ModeEvent {
 };
 struct ApproveEvent { std::string id, author, reason; template <class A> void Fields(A& a) { a(id, author, reason); } };
 struct RejectEvent { std::string id, author, reason; template <class A> void Fields(A& a) { a(id, author, reason); } };
+struct ProposeEvent { policy::Proposal proposal; template <class A> void Fields(A& a) { a(proposal); } };
 // Thresholds changed (config reload, or a restart with another file). The mode in use stays. Posted by the engine
 // itself.
 struct OptionsEvent { RunOptions options; template <class A> void Fields(A& a) { a(options); } };
 
 // Do not change the order: the index is the kind on disk.
 using EventBody = std::variant<HelloEvent, ReportEvent, AckEvent, ByeEvent, TickEvent, ModeEvent, ApproveEvent,
-                               RejectEvent, OptionsEvent>;
+                               RejectEvent, OptionsEvent, ProposeEvent>;
 
 struct Event {
   Stamp at;

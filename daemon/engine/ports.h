@@ -19,8 +19,8 @@ namespace gyrostat::engine {
 
 // Who did what to a run: one row of the audit.
 struct AuditNote {
-  std::string action;   // mode, approve or reject.
-  std::string subject;  // The intent's id, or the new mode.
+  std::string action;   // mode, propose, approve or reject.
+  std::string subject;  // The intent's id, the kind proposed, or the new mode.
   std::string author, reason;
 };
 

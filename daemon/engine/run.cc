@@ -13,7 +13,7 @@
 namespace gyrostat::engine {
 namespace {
 
-constexpr uint32_t kVersion = 4;  // Of what Save writes.
+constexpr uint32_t kVersion = 5;  // Of what Save writes.
 
 // An order ends at most this many boundaries after its basis (protocol.md §1.9): evidence older than that orders
 // nothing.
@@ -58,6 +58,7 @@ struct Run::State {
   void On(const ModeEvent& event, const Stamp& now, RunOutput* out);
   void On(const ApproveEvent& event, const Stamp& now, RunOutput* out);
   void On(const RejectEvent& event, const Stamp& now, RunOutput* out);
+  void On(const ProposeEvent& event, const Stamp& now, RunOutput* out);
   void On(const OptionsEvent& event, const Stamp& now, RunOutput* out);
 
   std::string Attempt(const model::AttemptId& id) const { return "attempt " + id.ToHex() + " of run " + name; }
@@ -84,6 +85,7 @@ struct Run::State {
   void Break(detect::Break kind, RunOutput* out);
   void SetSpec(const model::ModelSpec& new_spec, detect::Break kind, RunOutput* out);
   void TellContest(const Stamp& now, RunOutput* out);
+  void TellPolicy(const RunOutput& out);
   void AskPolicy(const model::Report& report, RunOutput* out);
   void SaveDetectors(base::ByteWriter* out) const;
   bool LoadDetectors(base::ByteReader* in);
@@ -156,6 +158,7 @@ void Run::State::On(const HelloEvent& event, const Stamp& now, RunOutput* out) {
   attn_logit = hello.attn_logit;
   ranks = std::max(hello.world_size, 1u);
   if (hello.boundary > 0) attempts.RaiseNewestBoundary(hello.boundary - 1);
+  TellPolicy(*out);
   policy.OnHello(hello, &out->policy);
   out->acknowledge_sequence = attempts.last_sequence();
   out->changed = true;
@@ -203,9 +206,18 @@ void Run::State::On(const ReportEvent& event, const Stamp& now, RunOutput* out) 
   TakeFound(out);
   tally.TakeReport(report, spec, policy.tau());
   TellContest(now, out);
+  TellPolicy(*out);
   AskPolicy(report, out);
   out->acknowledge_sequence = attempts.last_sequence();
   out->changed = true;
+}
+
+// What was found, and the episode as it was known before that. A finding of the policy's own comes back to it too.
+void Run::State::TellPolicy(const RunOutput& out) {
+  policy::EpisodeNow now;
+  if (const std::optional<diagnose::Diagnosis>& newest = episodes.newest(); newest && !newest->closed)
+    now = {.since = newest->first_step, .recommend = newest->recommend, .headline = newest->headline};
+  policy.OnFindings(out.findings, now);
 }
 
 // While contested nothing counts as fresh evidence: the policy's mirror goes on, and nothing is ordered. What the
@@ -287,6 +299,15 @@ void Run::State::On(const RejectEvent& event, const Stamp&, RunOutput* out) {
   out->changed = out->status.ok();
 }
 
+void Run::State::On(const ProposeEvent& event, const Stamp& now, RunOutput* out) {
+  if (attempts.Contested(now.mono_ms)) {
+    out->status = absl::FailedPreconditionError("two attempts of run " + name + " both speak: orders go to neither");
+    return;
+  }
+  out->status = policy.Propose(event.proposal, &out->policy);
+  out->changed = out->status.ok();
+}
+
 // Detectors take their thresholds at birth: new ones are made and given the old ones' state.
 void Run::State::On(const OptionsEvent& event, const Stamp&, RunOutput* out) {
   base::ByteWriter saved_silence;
@@ -306,6 +327,7 @@ void Run::State::On(const OptionsEvent& event, const Stamp&, RunOutput* out) {
     if (it == made.end() || !(*it)->Load(&in)) findings.End(old->name(), last.step, &out->findings);
   }
   detectors = std::move(made);
+  TellPolicy(*out);
   policy.SetOptions(options.policy, &out->policy);
   out->changed = true;
 }
@@ -344,8 +366,10 @@ void Run::Apply(const Event& event, RunOutput* out) {
   std::visit([&](const auto& body) { s.On(body, now, out); }, event.body);
   if (!out->changed) return;
   s.last_mono_ms = now.mono_ms;
+  const size_t found = out->findings.size();
   for (model::Finding& finding : out->policy.findings) s.findings.Take(std::move(finding), &out->findings);
   out->policy.findings.clear();
+  if (out->findings.size() > found) s.TellPolicy(*out);
   s.episodes.Take(s.last.step, s.spec, &out->findings, &s.findings, &out->episodes);
   s.tally.TakeDecisions(out->policy.decisions);
   s.tally.TakeInterventions(out->policy.changed);

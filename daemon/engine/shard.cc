@@ -55,23 +55,28 @@ std::optional<AuditNote> NoteOf(const Event& event) {
     return AuditNote{"approve", approve->id, approve->author, approve->reason};
   if (const auto* reject = std::get_if<RejectEvent>(&event.body))
     return AuditNote{"reject", reject->id, reject->author, reject->reason};
+  if (const auto* propose = std::get_if<ProposeEvent>(&event.body))
+    return AuditNote{"propose", model::Token(propose->proposal.kind), propose->proposal.author,
+                     propose->proposal.reason};
   return std::nullopt;
 }
 
-// What must be on disk before it counts: an answer to an intent, and a mode that lets more happen or starts something
+// What must be on disk before it counts: a proposal, an answer to an intent, and a mode that lets more happen or starts something
 // anew. Stopping never waits.
 bool IsWord(const EventBody& body, const Run& run) {
   if (const auto* event = std::get_if<ModeEvent>(&body))
     return event->mode != model::Mode::kObserve && event->mode >= run.mode();
-  return std::holds_alternative<ApproveEvent>(body) || std::holds_alternative<RejectEvent>(body);
+  return std::holds_alternative<ApproveEvent>(body) || std::holds_alternative<RejectEvent>(body) ||
+         std::holds_alternative<ProposeEvent>(body);
 }
 
 // A word, to those who must be told that it was not kept.
 absl::Status NotDone(const std::string& run, const EventBody& body) {
   if (const auto* event = std::get_if<ModeEvent>(&body)) return ModeNotKept("run " + run, event->mode, false);
-  const auto* approve = std::get_if<ApproveEvent>(&body);
-  const std::string what = approve != nullptr ? approve->id + " is not approved"
-                                              : std::get<RejectEvent>(body).id + " is not rejected";
+  std::string what;
+  if (const auto* approve = std::get_if<ApproveEvent>(&body)) what = approve->id + " is not approved";
+  else if (const auto* reject = std::get_if<RejectEvent>(&body)) what = reject->id + " is not rejected";
+  else what = std::string(model::Token(std::get<ProposeEvent>(body).proposal.kind)) + " is not proposed";
   return absl::AbortedError(what + ": the journal could not keep it; see the daemon's log");
 }
 

@@ -15,22 +15,19 @@ void Alarms::Begin(Key key, model::Severity severity, model::Finding finding, st
   finding.key = static_cast<uint64_t>(key);
   finding.detector = "policy";
   finding.severity = severity;
-  finding.signal = model::Signal::kAttnLogitMax;
+  if (key <= Key::kFailed) finding.signal = model::Signal::kAttnLogitMax;
   finding.step_detected = finding.step_begin;
-  open_[Slot(key)] = finding;
+  open_[static_cast<uint8_t>(key)] = finding;
   out->push_back(std::move(finding));
 }
 
 void Alarms::End(Key key, model::Step step, std::vector<model::Finding>* out) {
-  std::optional<model::Finding>& open = open_[Slot(key)];
-  if (!open) return;
-  open->step_end = std::max(step, open->step_begin);
-  out->push_back(*std::move(open));
-  open.reset();
-}
-
-void Alarms::EndAll(model::Step step, std::vector<model::Finding>* out) {
-  for (const Key key : {Key::kLate, Key::kTugOfWar, Key::kDisabled, Key::kFailed}) End(key, step, out);
+  const auto it = open_.find(static_cast<uint8_t>(key));
+  if (it == open_.end()) return;
+  model::Finding& open = it->second;
+  open.step_end = std::max(step, open.step_begin);
+  out->push_back(std::move(open));
+  open_.erase(it);
 }
 
 void TugOfWar::Open(const remedy::ClipLedger& ledger, RunTime now) {

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,22 +18,25 @@ namespace gyrostat::policy {
 class Alarms {
  public:
   // The keys of findings; their detector is "policy".
-  enum class Key : uint8_t { kLate = 1, kTugOfWar = 2, kDisabled = 3, kFailed = 4 };
-  static constexpr size_t kKeys = 4;
+  enum class Key : uint8_t {
+    kLate = 1, kTugOfWar = 2, kDisabled = 3, kFailed = 4, kRayLost = 5, kAlphaLost = 6,
+    kKindDisabled = 16,  // + the number of a kind other than qk_clip.
+  };
+  static Key DisabledKey(model::InterventionKind kind) {
+    return static_cast<Key>(static_cast<uint8_t>(Key::kKindDisabled) + static_cast<uint8_t>(kind));
+  }
 
   // Begins unless it is open already.
   void Begin(Key key, model::Severity severity, model::Finding finding, std::vector<model::Finding>* out);
   // Ends what is open under the key; `finding` keeps what it said at its beginning.
   void End(Key key, model::Step step, std::vector<model::Finding>* out);
-  void EndAll(model::Step step, std::vector<model::Finding>* out);
-  bool IsOpen(Key key) const { return open_[Slot(key)].has_value(); }
+  bool IsOpen(Key key) const { return open_.count(static_cast<uint8_t>(key)) > 0; }
 
   template <class Archive>
   void Fields(Archive& a) { a(open_); }
 
  private:
-  static size_t Slot(Key key) { return static_cast<size_t>(key) - 1; }
-  std::array<std::optional<model::Finding>, kKeys> open_;
+  std::map<uint8_t, model::Finding> open_;
 };
 
 // How much each head was clipped lately: protocol.md §1.6 blames the learning rate above 20 nats within 1000

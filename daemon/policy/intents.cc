@@ -11,8 +11,6 @@ namespace {
 // Orders live 64 boundaries at most, and an intent that follows an ended one needs several: nothing older gets an ack.
 constexpr size_t kEndedKept = 8;
 
-constexpr RunTime kBudgetWindow = 1000;
-
 // A refused client is asked again after 16 boundaries, then 32, ... 1024: not at every step, and not never.
 constexpr uint64_t kRefusalPauseMin = 16;
 constexpr uint32_t kRefusalDoublings = 6;
@@ -51,7 +49,7 @@ Intent* IntentBook::Find(uint64_t number) {
 }
 
 std::optional<model::InterventionState> IntentBook::StateOf(uint64_t number) const {
-  if (number == 0 || number > last_number_) return std::nullopt;
+  if (number == 0 || number > ration_.last()) return std::nullopt;
   if (open_ && open_->number == number) return open_->view.state;
   for (const Intent& intent : ended_)
     if (intent.number == number) return intent.view.state;
@@ -59,25 +57,20 @@ std::optional<model::InterventionState> IntentBook::StateOf(uint64_t number) con
 }
 
 std::string IntentBook::OverBudget(RunTime now, const PolicyOptions& options) const {
-  const auto recent =
-      std::count_if(opened_at_.begin(), opened_at_.end(), [now](RunTime at) { return at + kBudgetWindow > now; });
-  if (recent < options.budget_per_1000_steps) return {};
-  return Count(static_cast<uint64_t>(recent), "intent") + " within the last 1000 boundaries, which is the budget";
+  return ration_.OverBudget(now, options);
 }
 
 std::string IntentBook::HeldBack(RunTime now, const PolicyOptions& options) const {
   if (now < paused_until_) return why_paused_ + "; " + std::to_string(paused_until_ - now) + " more to wait";
-  return OverBudget(now, options);
+  return ration_.HeldBack(now, options);
 }
 
 Intent& IntentBook::Open(const std::string& run, RunTime now, Intent intent) {
-  intent.number = ++last_number_;
+  intent.number = ration_.Take(now, Ration::Weight::kCounted);
   intent.view.id = run + "/" + std::to_string(intent.number);
   intent.view.kind = model::InterventionKind::kQkClip;
   intent.view.reason = intent.opening;
   intent.active_at = now;
-  opened_at_.push_back(now);
-  while (!opened_at_.empty() && opened_at_.front() + kBudgetWindow <= now) opened_at_.pop_front();
   return open_.emplace(std::move(intent));
 }
 

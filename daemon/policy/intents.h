@@ -14,11 +14,10 @@
 
 #include "model/intervention.h"
 #include "policy/outcome.h"
+#include "policy/ration.h"
 #include "policy/run_policy.h"
 
 namespace gyrostat::policy {
-
-using RunTime = uint64_t;
 
 // How long orders took from the measuring forward to the clip.
 class DelayTally {
@@ -81,16 +80,18 @@ class IntentBook {
   uint64_t NextRefusalPause();
   void ForgetRefusals() { refusals_ = 0; }
   // A person's word or new rules end any pause.
-  void EndPause() { paused_until_ = 0; }
+  void EndPause() { paused_until_ = 0, ration_.EndCoolDown(); }
+  // Which the other kinds share.
+  Ration& ration() { return ration_; }
+  const Ration& ration() const { return ration_; }
 
   template <class Archive>
-  void Fields(Archive& a) { a(open_, ended_, opened_at_, last_number_, paused_until_, why_paused_, refusals_); }
+  void Fields(Archive& a) { a(open_, ended_, ration_, paused_until_, why_paused_, refusals_); }
 
  private:
   std::optional<Intent> open_;
   std::deque<Intent> ended_;  // Latest last.
-  std::deque<RunTime> opened_at_;
-  uint64_t last_number_ = 0;
+  Ration ration_;
   RunTime paused_until_ = 0;
   std::string why_paused_;
   uint32_t refusals_ = 0;

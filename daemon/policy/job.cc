@@ -8,12 +8,7 @@ namespace gyrostat::policy {
 namespace {
 
 std::string ObstacleOf(const Job& job, const QkClipOptions& options, ClipTerms* terms) {
-  const char* kind = model::Token(model::InterventionKind::kQkClip);
-  if (std::find(job.allow.begin(), job.allow.end(), kind) == job.allow.end())
-    return std::string(kind) + " is not on the job's allow-list";
-  if (job.world_size > 1 && job.agreement_lag == 0)
-    return "the job has " + std::to_string(job.world_size) +
-           " ranks that do not agree, wanted 1, or a client that was given the job's collective";
+  if (std::string why = ObstacleTo(model::InterventionKind::kQkClip, job); !why.empty()) return why;
   if (options.tau < job.tau_min)
     return "tau is " + Number(options.tau) + ", below the job's tau_min of " + Number(job.tau_min);
   std::string why;
@@ -34,6 +29,21 @@ Job JobOf(const model::Hello& hello) {
           .world_size = hello.world_size,
           .agreement_lag = hello.agreement_lag,
           .live = true};
+}
+
+std::string ObstacleTo(model::InterventionKind kind, const Job& job) {
+  const char* token = model::Token(kind);
+  if (std::find(job.allow.begin(), job.allow.end(), token) == job.allow.end())
+    return std::string(token) + " is not on the job's allow-list";
+  if (job.world_size > 1 && job.agreement_lag == 0)
+    return "the job has " + std::to_string(job.world_size) +
+           " ranks that do not agree, wanted 1, or a client that was given the job's collective";
+  return {};
+}
+
+bool IsNearlyOver(const Job& job, model::Step step) {
+  const uint64_t total = job.model.total_steps.value_or(0);
+  return total >= 100 && step > 0 && static_cast<uint64_t>(step) >= total - total / 100;
 }
 
 ClipTerms TermsFor(const Job& job, const QkClipOptions& options) {

@@ -33,6 +33,12 @@ struct Job {
 
 Job JobOf(const model::Hello& hello);
 
+// Why this job takes no order of `kind` at all: not on its allow-list, ranks that do not agree. Empty: it does.
+std::string ObstacleTo(model::InterventionKind kind, const Job& job);
+
+// protocol.md §9: nothing new is begun in the last hundredth of the run.
+bool IsNearlyOver(const Job& job, model::Step step);
+
 // How this job is clipped, or the standing reason why not (protocol.md §9): not on the allow-list, ranks that do not
 // agree, tau below the job's own bound, a model or maxima that cannot be clipped from.
 struct ClipTerms {

@@ -97,6 +97,7 @@ void CloseIfQuiet(const Terms& terms, ClipState* s, PolicyOutput* out) {
   const uint64_t pause = terms.options.cooldown_boundaries;
   const std::string why_pause = "cooling down after intent " + intent->view.id;
   const auto end = [&](InterventionState state, const std::string& sentence) {
+    s->intents.ration().CoolDown(s->now + pause, why_pause);
     EndIntent(state, sentence, pause, why_pause, s, out);
   };
   if (Waits(*intent)) {

@@ -28,12 +28,6 @@ bool IsOverflow(const model::Report& report) {
   return false;
 }
 
-// protocol.md §9: nothing new in the last hundredth of the run.
-bool IsNearlyOver(const Job& job, model::Step step) {
-  const uint64_t total = job.model.total_steps.value_or(0);
-  return total >= 100 && step > 0 && static_cast<uint64_t>(step) >= total - total / 100;
-}
-
 // Why this run is not clipped now, whatever its reports show.
 std::optional<No> AgainstRun(const ClipTerms& clip, const ClipState& s) {
   if (!clip.obstacle.empty()) return No{Why::kObstacle, clip.obstacle};

@@ -1,8 +1,8 @@
 // What to do about a run: reports, findings and acks in; decisions, intents and orders out. Every answer has a reason.
 //
-// Rules: design.md §6, protocol.md §1, §5, §9. Here: modes, allow-lists, cool-down, budget, bounds, the QK-Clip planner
-// on a mirror of the client's ledger, outcome and self-disabling. An order leaves only after the journal holds it
-// (engine/).
+// Rules: design.md §6, protocol.md §1, §5–7, §9. Here: modes, allow-lists, cool-down, budget, bounds, the QK-Clip planner
+// on a mirror of the client's ledger, measures of all other kinds on a mirror of its registers, outcome and
+// self-disabling. An order leaves only after the journal holds it (engine/).
 //
 // Pure: no clock, no randomness (ids are hashes of run, attempt and a counter). Not thread-safe: one per run, on its
 // thread.
@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@
 #include "model/finding.h"
 #include "model/intervention.h"
 #include "model/report.h"
+#include "policy/proposal.h"
 #include "remedy/clip_ledger.h"
 #include "remedy/qk_clip.h"
 
@@ -36,6 +38,23 @@ struct QkClipOptions {
   void Fields(Archive& a) { a(tau, where, variant, quiet_boundaries, judged_boundaries); }
 };
 
+struct WarmupExtensionOptions {
+  double stretch = 7;  // W' in units of the declared warm-up, where nobody names an end. [1.1, 8].
+  template <class Archive>
+  void Fields(Archive& a) { a(stretch); }
+};
+struct DeepnormAlphaOptions {
+  uint32_t ramp = 50;  // Boundaries. [1, 200].
+  template <class Archive>
+  void Fields(Archive& a) { a(ramp); }
+};
+struct LrScaleOptions {
+  double scale = 0.5;              // [0.01, 1].
+  uint64_t for_boundaries = 1000;  // 0: for good. [0, 1e6].
+  template <class Archive>
+  void Fields(Archive& a) { a(scale, for_boundaries); }
+};
+
 // qk_clip and collect. (Not in the header: GCC 12 warns of a list of enums there, wrongly.)
 std::vector<model::InterventionKind> AutomaticByDefault();
 
@@ -43,15 +62,25 @@ struct PolicyOptions {
   model::Mode mode = model::Mode::kObserve;
   std::vector<model::InterventionKind> automatic = AutomaticByDefault();  // What `act` may send unasked.
   QkClipOptions qk_clip;
-  uint32_t budget_per_1000_steps = 20;      // Intents of one kind. [1, 1000].
-  uint32_t cooldown_boundaries = 1;         // Between the end of one intent and the next of its kind. [0, 100000].
+  WarmupExtensionOptions warmup_extension;
+  DeepnormAlphaOptions deepnorm_alpha;
+  LrScaleOptions lr_scale;
+  uint32_t budget_per_1000_steps = 20;      // Intents, of all kinds together. [1, 1000].
+  uint32_t cooldown_boundaries = 1;         // Between the end of one intent and the next, of any kind. [0, 100000].
   uint32_t failures_to_disable = 2;         // Ineffective or harmful outcomes of a kind that disable it. [1, 100].
   uint32_t hold_after_start_reports = 0;    // No relative rule before this many reports; qk_clip is absolute.
   template <class Archive>
   void Fields(Archive& a) {
-    a(mode, automatic, qk_clip, budget_per_1000_steps, cooldown_boundaries, failures_to_disable,
+    a(mode, automatic, qk_clip, warmup_extension, deepnorm_alpha, lr_scale, budget_per_1000_steps, cooldown_boundaries, failures_to_disable,
       hold_after_start_reports);
   }
+};
+
+// The episode that is open, as the diagnosis of it says.
+struct EpisodeNow {
+  std::optional<model::Step> since = {};  // First step of the first mover; nothing: none is open.
+  std::optional<model::InterventionKind> recommend = {};
+  std::string headline = {};
 };
 
 // What a call produced, in order.
@@ -74,6 +103,10 @@ class RunPolicy {
   // again under its id what is unknown, unexpired and still wanted, loses what belonged to an older attempt.
   void OnHello(const model::Hello& hello, PolicyOutput* out);
 
+  // What detectors said, begins and ends, of a report that OnReport is given next, or between reports. What is open and
+  // recommends a kind other than qk_clip is answered by OnReport.
+  void OnFindings(std::span<const model::Finding> said, const EpisodeNow& episode);
+
   // A new report, after detection. Only fresh evidence orders: a report re-sent after a reconnect (`newest_boundary` of
   // the attempt is further on than the loop delay allows, protocol.md §1.9) feeds the mirror, nothing else.
   void OnReport(const model::Report& report, model::Boundary newest_boundary, PolicyOutput* out);
@@ -82,6 +115,10 @@ class RunPolicy {
   // The attempt ended (bye, or a newer attempt).
   void OnEnd(PolicyOutput* out);
 
+  // A person asks for an intervention of any kind but qk_clip and collect. FAILED_PRECONDITION: not here or not now, and
+  // why (in mode observe always). INVALID_ARGUMENT: out of bounds. Else it waits for approval, at the end of
+  // `out->changed`.
+  absl::Status Propose(const Proposal& proposal, PolicyOutput* out);
   // NOT_FOUND: no such intent. FAILED_PRECONDITION: it is not waiting for approval (the message says what it is).
   absl::Status Approve(const std::string& id, const std::string& author, const std::string& reason, PolicyOutput* out);
   absl::Status Reject(const std::string& id, const std::string& author, const std::string& reason, PolicyOutput* out);

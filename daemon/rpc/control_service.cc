@@ -256,6 +256,31 @@ void ControlService::Settle(grpc::ServerUnaryReactor* reactor, const std::string
   });
 }
 
+grpc::ServerUnaryReactor* ControlService::Propose(grpc::CallbackServerContext* context,
+                                                  const v1::ProposeRequest* request, v1::ProposeResponse* response) {
+  if (const auto run = FindRun(request->run()); !run.ok()) return Answer(context, run.status());
+  auto proposal = FromWire(*request);
+  if (!proposal.ok()) return Answer(context, proposal.status());
+  proposal->author = Author(request->author());
+  proposal->reason = Reason(request->reason());
+  const std::string name = request->run();
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const auto answer = [this, reactor, name, kind = proposal->kind, response](const absl::Status& status) {
+    if (!status.ok()) return reactor->Finish(ToPeople(status));
+    OnDisk(reactor, [this, name, kind, response] {
+      const auto rows = history_->Interventions(name);
+      if (!rows.ok()) return rows.status();
+      const auto row = std::find_if(rows->rbegin(), rows->rend(),  // At most one of a kind is open: the newest.
+                                    [kind](const auto& each) { return each.intervention.kind == kind; });
+      if (row == rows->rend()) return absl::InternalError("the proposal was taken but is not stored");
+      ToWire(row->intervention, name, row->attempt, response->mutable_intervention());
+      return absl::OkStatus();
+    });
+  };
+  engine_->Post(name, engine::ProposeEvent{*std::move(proposal)}, answer);
+  return reactor;
+}
+
 grpc::ServerUnaryReactor* ControlService::SetMode(grpc::CallbackServerContext* context,
                                                   const v1::SetModeRequest* request, v1::SetModeResponse* response) {
   const std::optional<model::Mode> mode = FromWire(request->mode());

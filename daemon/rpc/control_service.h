@@ -55,6 +55,8 @@ class ControlService final : public v1::ControlService::CallbackService {
                                     v1::ApproveResponse* response) override;
   grpc::ServerUnaryReactor* Reject(grpc::CallbackServerContext* context, const v1::RejectRequest* request,
                                    v1::RejectResponse* response) override;
+  grpc::ServerUnaryReactor* Propose(grpc::CallbackServerContext* context, const v1::ProposeRequest* request,
+                                    v1::ProposeResponse* response) override;
   grpc::ServerUnaryReactor* SetMode(grpc::CallbackServerContext* context, const v1::SetModeRequest* request,
                                     v1::SetModeResponse* response) override;
   grpc::ServerWriteReactor<v1::SeriesChunk>* GetSeries(grpc::CallbackServerContext* context,

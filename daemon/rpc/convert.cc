@@ -8,6 +8,7 @@
 
 #include "model/ids.h"
 #include "model/signal.h"
+#include "remedy/registers.h"
 #include "rpc/text.h"
 
 namespace gyrostat::rpc {
@@ -258,6 +259,32 @@ absl::Status LocalClipsFromWire(const v1::LocalClips& in, const model::ModelSpec
                 FromWire("report.local_clips.applied", in.applied(), spec, kDeltaTicksMax, &out->applied)});
 }
 
+// Registers of a client: a mirror of them is what orders are made from, so what it cannot hold is refused.
+absl::Status RegistersFromWire(const v1::Hello& in, std::vector<model::RegisterReading>* out) {
+  const char* field = "hello.registers";
+  if (static_cast<uint32_t>(in.registers_size()) > remedy::kRegistersMax)
+    return Refuse(field, std::to_string(in.registers_size()) + " entries",
+                  "at most " + std::to_string(remedy::kRegistersMax));
+  out->reserve(static_cast<size_t>(in.registers_size()));
+  for (const v1::RegisterReading& each : in.registers()) {
+    const std::string name = std::string(field) + "[" + std::to_string(each.id()) + "]";
+    if (each.id() >= remedy::kRegistersMax)
+      return Refuse(std::string(field) + ".id", std::to_string(each.id()),
+                    "below " + std::to_string(remedy::kRegistersMax));
+    if (!out->empty() && each.id() <= out->back().id)
+      return Refuse(std::string(field) + ".id", std::to_string(each.id()) + " after " +
+                                                    std::to_string(out->back().id), "ids in order, each once");
+    if (const absl::Status s = First({CheckNumber((name + ".from").c_str(), each.from(), 0, kRegisterValueMax),
+                                      CheckNumber((name + ".to").c_str(), each.to(), 0, kRegisterValueMax),
+                                      CheckStep((name + ".first_boundary").c_str(), each.first_boundary())});
+        !s.ok())
+      return s;
+    out->push_back({.id = each.id(), .from = each.from(), .to = each.to(), .first = each.first_boundary(),
+                    .ramp = each.ramp_boundaries(), .version = each.version()});
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckRunName(const std::string& field, const std::string& run) {
@@ -305,7 +332,8 @@ absl::Status FromWire(const v1::Hello& in, model::Hello* out) {
                 CheckCount("hello.rank", in.rank(), 0, out->world_size - 1),
                 CheckCount("hello.agreement_lag", in.agreement_lag(), 0, kLagMax),
                 FromWire(in.model(), &out->model),
-                FromWire("hello.ledger", in.ledger(), out->model, kReadingTicksMax, &out->ledger)});
+                FromWire("hello.ledger", in.ledger(), out->model, kReadingTicksMax, &out->ledger),
+                RegistersFromWire(in, &out->registers)});
 }
 
 absl::Status FromWire(const v1::Report& in, const model::ModelSpec& spec, model::Report* out,
@@ -374,6 +402,23 @@ absl::Status StepsOf(const Request& in, Query* out) {
 }
 
 }  // namespace
+
+absl::StatusOr<policy::Proposal> FromWire(const v1::ProposeRequest& in) {
+  if (in.kind() < v1::QK_CLIP || in.kind() > v1::COLLECT)
+    return Refuse("kind", std::to_string(in.kind()), "a kind of intervention");
+  policy::Proposal out;
+  out.kind = static_cast<model::InterventionKind>(in.kind());
+  if (in.has_warmup_end_step()) out.warmup_end = in.warmup_end_step();
+  if (in.has_alpha()) out.alpha = in.alpha();
+  if (in.has_beta()) out.beta = in.beta();
+  if (in.has_ramp_boundaries()) out.ramp = in.ramp_boundaries();
+  if (in.has_scale()) out.scale = in.scale();
+  if (in.has_for_boundaries()) out.for_boundaries = in.for_boundaries();
+  if (in.has_max_norm()) out.max_norm = in.max_norm();
+  if (in.has_at_step()) out.at_step = in.at_step();
+  if (std::string wrong = policy::CheckProposal(out); !wrong.empty()) return absl::InvalidArgumentError(wrong);
+  return out;
+}
 
 absl::StatusOr<engine::SeriesQuery> FromWire(const v1::GetSeriesRequest& in) {
   engine::SeriesQuery out;

@@ -16,6 +16,7 @@
 #include "gyrostat/v1/report.pb.h"
 #include "model/intervention.h"
 #include "model/report.h"
+#include "policy/proposal.h"
 
 namespace gyrostat::rpc {
 
@@ -35,6 +36,9 @@ inline constexpr uint64_t kCountMax = uint64_t{1} << 53;
 inline constexpr int64_t kDeltaTicksMax = int64_t{1} << 30;
 inline constexpr int64_t kReadingTicksMax = int64_t{1} << 50;
 
+// Rates, scales, boundaries below 2^24, norms: none comes near.
+inline constexpr double kRegisterValueMax = 1e30;
+
 inline constexpr int kOutcomesMax = 256;
 inline constexpr int kUserScalarsMax = 64;
 inline constexpr uint32_t kWorldSizeMax = 1u << 24;
@@ -47,6 +51,9 @@ absl::Status FromWire(const v1::Report& in, const model::ModelSpec& spec, model:
                       uint64_t* unknown_signals);
 
 absl::Status FromWire(const v1::Ack& in, const model::ModelSpec& spec, model::Ack* out);
+
+// A person's wish; INVALID_ARGUMENT where no job could take it. Author and reason are the caller's to clean.
+absl::StatusOr<policy::Proposal> FromWire(const v1::ProposeRequest& in);
 
 // Nothing where the mode is unspecified or unknown.
 std::optional<model::Mode> FromWire(v1::Mode in);

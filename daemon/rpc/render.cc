@@ -37,6 +37,15 @@ void ToWire(const std::vector<model::ClipEntry>& in, v1::ClipEntries* out) {
   }
 }
 
+void ToWire(const std::vector<model::RegisterSet>& in, uint32_t ramp, v1::RegisterSets* out) {
+  out->set_ramp_boundaries(ramp);
+  for (const model::RegisterSet& each : in) {
+    out->add_id(each.id);
+    out->add_value(each.value);
+    out->add_expected_version(each.expected_version);
+  }
+}
+
 void ToWire(const model::AttnLogitInfo& in, v1::AttnLogitInfo* out) {
   out->set_kind(ToWire(in.kind));
   out->set_scaled(in.scaled);
@@ -96,7 +105,7 @@ void ToWire(const model::Order& in, v1::DaemonMessage* out) {
   order->set_basis(in.basis);
   order->set_expires_boundary(in.expires_boundary);
   order->set_intent_id(in.intent_id);
-  if (in.kind != model::InterventionKind::kQkClip) return;
+  if (in.kind != model::InterventionKind::kQkClip) return ToWire(in.sets, in.ramp, order->mutable_sets());
   v1::QkClip* clip = order->mutable_qk_clip();
   clip->set_tau(in.tau);
   clip->set_variant(ToWire(in.variant));

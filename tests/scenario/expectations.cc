@@ -50,7 +50,7 @@ std::map<std::string, Kind> MakeKinds() {
   order.words = {"remote", "local"};
   AddTokens<model::InterventionKind>(1, 10, &order.words);
   AddTokens<model::ClipVariant>(1, 5, &order.words);
-  order.fields = {"basis", "expires", "heads", "tau", "layer", "head", "max", "id"};
+  order.fields = {"basis", "expires", "heads", "tau", "layer", "head", "max", "id", "sets", "ramp", "value"};
   Kind& ack = kinds["ack"];
   AddTokens<model::AckOutcome>(1, 6, &ack.words);
   ack.fields = {"reason", "heads", "delay"};
@@ -60,6 +60,7 @@ std::map<std::string, Kind> MakeKinds() {
   kinds["peak"].fields = {"logit"};
   kinds["last"].fields = {"logit"};
   kinds["ledger"].fields = {"layer", "head", "nats"};
+  kinds["register"].fields = {"id", "value", "version"};
   kinds["mode"].words = {"observe", "advise", "act"};
   kinds["life"].words = {"live", "silent", "ended"};
   kinds["pending"].fields = {"count"};
@@ -184,7 +185,7 @@ std::vector<std::string> Compare(const std::vector<Expectation>& expectations, c
     next[expectation.kind] = i + 1;
   }
   std::map<std::string, uint64_t> rest;
-  static const Names kQuestions = {"peak", "last", "ledger", "mode", "life", "pending"};
+  static const Names kQuestions = {"peak", "last", "ledger", "register", "mode", "life", "pending"};
   const bool episodes = next.count("episode") != 0 || counted.count("episode") != 0;
   for (size_t i = 0; i < said.size(); ++i) {
     if (matched[i] || kQuestions.count(said[i].kind) != 0 || (said[i].kind == "episode" && !episodes)) continue;

@@ -116,7 +116,8 @@ void Player::Act(const AtLine& at) {
       return;
     case Action::kClient: return client_.set_behaviour(at.client);
     case Action::kRestart:
-      client_.Restart(at.from.value_or(client_.next_step()));
+      client_.Restart(at.from.value_or(client_.next_step()),
+                      at.keeps_state ? SimClient::State::kKept : SimClient::State::kLost);
       held_.clear();
       held_acks_.clear();
       return Connect();
@@ -138,6 +139,12 @@ void Player::Act(const AtLine& at) {
     case Action::kWait:
       for (int64_t left = at.wait_ms; left > 0; left -= kTickMs) Tick(std::min(left, kTickMs));
       return;
+    case Action::kPropose: {
+      policy::Proposal proposal = at.proposal;
+      proposal.author = "operator";
+      return Feed(engine::ProposeEvent{std::move(proposal)});
+    }
+    case Action::kAgain: return client_.TakeAgain();
     case Action::kBye: return Feed(engine::ByeEvent{client_.attempt(), "finished"});
   }
 }
@@ -238,6 +245,11 @@ void Player::NoteOrder(const model::Order& order) {
   said.fields["heads"] = Whole(static_cast<int64_t>(order.entries.size()));
   said.fields["tau"] = Number(order.tau);
   said.fields["id"] = order.intent_id.substr(order.intent_id.rfind('/') + 1);
+  if (!order.sets.empty()) {
+    said.fields["sets"] = Whole(static_cast<int64_t>(order.sets.size()));
+    said.fields["ramp"] = Whole(order.ramp);
+    said.fields["value"] = Number(static_cast<double>(order.sets[0].value));
+  }
   if (!order.entries.empty()) {
     said.fields["layer"] = Whole(order.entries[0].layer);
     said.fields["head"] = Whole(order.entries[0].head);
@@ -255,6 +267,9 @@ void Player::NoteEnd() {
   Note({step_, "mode", {Token(view.mode)}, {}});
   Note({step_, "life", {Token(view.life)}, {}});
   Note({step_, "pending", {}, {{"count", Whole(view.interventions_pending)}}});
+  for (const auto& [id, reading] : client_.registers())
+    Note({step_, "register", {}, {{"id", Whole(id)}, {"value", Number(static_cast<double>(reading.to))},
+                                  {"version", Whole(reading.version)}}});
   for (uint32_t layer = 0; layer < script_.run.spec.layers; ++layer) {
     for (uint32_t head = 0; head < script_.run.spec.heads; ++head) {
       const std::string nats = Number(client_.nats(layer, head));

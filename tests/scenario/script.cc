@@ -33,6 +33,7 @@ class Parser {
   std::string AtWords(const Words& words);
   std::string AtAction(const std::string& action, const Words& rest, AtLine* at);
   std::string AtDetails(const Words& rest, AtLine* at);
+  std::string ProposeWords(const Words& rest, policy::Proposal* proposal);
   std::string ExpectWords(const Words& words, std::string_view text);
   std::string Line(std::string_view text);
   std::string Finish();
@@ -90,11 +91,17 @@ bool ModelWord(const Word& word, model::ModelSpec* spec) {
     spec->norm_placement = model::NormPlacementOf(word.value);
     return spec->norm_placement != model::NormPlacement::kUnknown;
   }
+  if (word.key == "schedule") {
+    spec->schedule_kind = model::ScheduleKindOf(word.value);
+    return spec->schedule_kind != model::ScheduleKind::kUnknown;
+  }
   if (word.key == "dtype") spec->compute_dtype = word.value;
   else if (word.key == "preset") spec->preset = word.value;
   else if (word.key == "optimizer") spec->optimizer = word.value;
   else if (word.key == "warmup" && counts) spec->warmup_steps = count;
   else if (word.key == "vocab" && counts) spec->vocab_size = static_cast<uint32_t>(count);
+  else if (word.key == "total" && counts) spec->total_steps = count;
+  else if (word.key == "peak" && is_number) spec->schedule_peak = number;
   else if (word.key == "hidden" && counts) spec->hidden_size = static_cast<uint32_t>(count);
   else if (word.key == "eps" && is_number) spec->norm_eps = number;
   else if (word.key == "alpha" && is_number) spec->deepnorm_alpha = number;
@@ -134,7 +141,8 @@ std::string Parser::RunWords(const Words& words) {
     else if (ModelWord(word, &run.spec)) continue;
     else
       return Unknown(word, "layers heads (1 to 16) kv_heads world attention qk_norm kind master=fp32|none step allow "
-                           "tau_min placement dtype preset warmup vocab hidden eps alpha optimizer");
+                           "tau_min placement dtype preset warmup total peak schedule vocab hidden eps alpha "
+                           "optimizer");
   }
   if (run.spec.heads % run.spec.KvHeads() != 0) return "kv_heads must divide heads";
   if (run.spec.KvHeads() < run.spec.heads && run.spec.attention == model::Attention::kMha)
@@ -235,12 +243,12 @@ std::string Parser::AtAction(const std::string& action, const Words& rest, AtLin
       {"mode", Action::kMode}, {"approve", Action::kApprove}, {"reject", Action::kReject}, {"config", Action::kConfig},
       {"client", Action::kClient}, {"restart", Action::kRestart}, {"rollback", Action::kRollback},
       {"disconnect", Action::kDisconnect}, {"reconnect", Action::kReconnect}, {"reload", Action::kReload},
-      {"wait", Action::kWait}, {"bye", Action::kBye}};
+      {"wait", Action::kWait}, {"bye", Action::kBye}, {"propose", Action::kPropose}, {"again", Action::kAgain}};
   const auto* found =
       std::find_if(std::begin(kNames), std::end(kNames), [&](const Name& n) { return action == n.name; });
   if (found == std::end(kNames))
     return "`" + action +
-           "`: wanted mode approve reject config client restart rollback disconnect reconnect reload wait bye";
+           "`: wanted mode approve reject propose config client restart rollback disconnect reconnect reload again wait bye";
   at->action = found->action;
   switch (at->action) {
     case Action::kMode: {
@@ -259,9 +267,35 @@ std::string Parser::AtAction(const std::string& action, const Words& rest, AtLin
       if (rest.size() != 1 || !rest[0].key.empty() || !ReadDuration(rest[0].value, &at->wait_ms))
         return "wanted a time: 10m";
       return {};
+    case Action::kPropose:
+      return ProposeWords(rest, &at->proposal);
     default:
       return AtDetails(rest, at);
   }
+}
+
+std::string Parser::ProposeWords(const Words& rest, policy::Proposal* proposal) {
+  const char* wanted = "a kind, then to_step= alpha= beta= ramp= scale= for= max_norm= at_step= reason=\"...\"";
+  const auto kind = rest.empty() || !rest[0].key.empty() ? std::nullopt : model::InterventionKindOf(rest[0].value);
+  if (!kind) return std::string("wanted ") + wanted;
+  proposal->kind = *kind;
+  for (auto word = rest.begin() + 1; word != rest.end(); ++word) {
+    uint64_t count = 0;
+    double number = 0;
+    const bool counts = ReadCount(word->value, kStepsMax, &count), is_number = ReadNumber(word->value, &number);
+    const auto step = static_cast<model::Step>(count);
+    if (word->key == "to_step" && counts) proposal->warmup_end = step;
+    else if (word->key == "at_step" && counts) proposal->at_step = step;
+    else if (word->key == "ramp" && counts) proposal->ramp = static_cast<uint32_t>(count);
+    else if (word->key == "for" && counts) proposal->for_boundaries = count;
+    else if (word->key == "alpha" && is_number) proposal->alpha = number;
+    else if (word->key == "beta" && is_number) proposal->beta = number;
+    else if (word->key == "scale" && is_number) proposal->scale = number;
+    else if (word->key == "max_norm" && is_number) proposal->max_norm = number;
+    else if (word->key == "reason") proposal->reason = word->value;
+    else return Unknown(*word, wanted);
+  }
+  return {};
 }
 
 std::string Parser::AtDetails(const Words& rest, AtLine* at) {
@@ -273,8 +307,9 @@ std::string Parser::AtDetails(const Words& rest, AtLine* at) {
     else if (asks && word.key == "reason") at->reason = word.value;
     else if (returns && word.key == "from" && ReadCount(word.value, kStepsMax, &step))
       at->from = static_cast<model::Step>(step);
+    else if (at->action == Action::kRestart && word.key == "state" && word.value == "kept") at->keeps_state = true;
     else
-      return Unknown(word, asks ? "id=N or reason=\"...\"" : returns ? "from=STEP" : "nothing more");
+      return Unknown(word, asks ? "id=N or reason=\"...\"" : returns ? "from=STEP or state=kept" : "nothing more");
   }
   return {};
 }

@@ -15,6 +15,7 @@
 #include "model/intervention.h"
 #include "model/model_spec.h"
 #include "model/signal.h"
+#include "policy/proposal.h"
 
 namespace gyrostat::scenario {
 
@@ -50,6 +51,7 @@ struct SignalLine {
 
 enum class Action : uint8_t {
   kMode, kApprove, kReject, kConfig, kClient, kRestart, kRollback, kDisconnect, kReconnect, kReload, kWait, kBye,
+  kPropose, kAgain,
 };
 struct AtLine {
   int line = 0;
@@ -60,6 +62,8 @@ struct AtLine {
   std::string yaml;                    // config
   ClientLine client;                   // client: the whole new state.
   std::optional<model::Step> from;     // restart, rollback: the trainer's next step.
+  bool keeps_state = false;            // restart: with the client's registers, as out of its checkpoint.
+  policy::Proposal proposal = {};      // propose
   int64_t wait_ms = 0;
 };
 

@@ -21,7 +21,8 @@ SimClient::SimClient(const Script* script) : script_(script), spec_(script->run.
   Restart(0);
 }
 
-void SimClient::Restart(model::Step from) {
+void SimClient::Restart(model::Step from, State state) {
+  const std::map<uint32_t, model::RegisterReading> kept = registers_;
   ++attempts_;
   attempt_ = {};
   attempt_.bytes[0] = 0xa7;
@@ -33,6 +34,7 @@ void SimClient::Restart(model::Step from) {
   local_tau_ = 0;
   Rollback(from);
   epoch_ = 0;
+  if (state == State::kKept) registers_ = kept;
 }
 
 void SimClient::Rollback(model::Step from) {
@@ -42,6 +44,7 @@ void SimClient::Rollback(model::Step from) {
   version_ = 0;
   past_.clear();
   inbox_.clear();
+  registers_.clear();
   local_clips_ = {};
 }
 
@@ -64,6 +67,7 @@ model::Hello SimClient::MakeHello() const {
       hello.ledger.ticks.push_back(ticks_[Index(layer, head)]);
     }
   }
+  for (const auto& [id, reading] : registers_) hello.registers.push_back(reading);
   hello.last_outcomes = outcomes_;
   hello.allow = script_->run.allow;
   hello.tau_min = script_->run.tau_min;
@@ -128,10 +132,34 @@ void SimClient::MeasureLogits(model::Report* report) {
 }
 
 void SimClient::Take(const model::Order& order) {
+  last_order_ = order;
   if (behaviour_.answer == scenario::Answer::kIgnore) return;
   const bool known = std::any_of(outcomes_.begin(), outcomes_.end(),
                                  [&order](const model::Ack& ack) { return ack.order_id == order.id; });
   if (!known) inbox_.push_back({order, boundary_ + behaviour_.delay});
+}
+
+void SimClient::TakeAgain() { inbox_.push_back({last_order_, boundary_ + behaviour_.delay}); }
+
+// protocol.md §5: all of them, or none where one stands at another version. A step that is past is void too.
+void SimClient::SetRegisters(const model::Order& order, model::Ack* ack) {
+  ack->outcome = model::AckOutcome::kVoid;
+  for (const model::RegisterSet& each : order.sets) {
+    const auto it = registers_.find(each.id);
+    if (each.expected_version == (it == registers_.end() ? 0 : it->second.version)) continue;
+    ack->reason = "register " + std::to_string(each.id) + " stands at another version";
+    return;
+  }
+  if (order.kind == model::InterventionKind::kSkipStep && order.sets[0].value <= static_cast<float>(boundary_)) {
+    ack->reason = "the step is past";
+    return;
+  }
+  for (const model::RegisterSet& each : order.sets) {
+    model::RegisterReading& r = registers_[each.id];
+    r = {.id = each.id, .from = r.version == 0 ? 1 : r.to, .to = each.value, .first = static_cast<int64_t>(boundary_),
+         .ramp = order.ramp, .version = r.version + 1};
+  }
+  ack->outcome = model::AckOutcome::kApplied;
 }
 
 // What stands against an order here and now; empty: nothing.
@@ -141,6 +169,7 @@ std::string SimClient::WhyRefused(const model::Order& order) const {
   if (std::find(run.allow.begin(), run.allow.end(), Token(order.kind)) == run.allow.end())
     return std::string(Token(order.kind)) + " is not in the job's allow-list";
   if (run.world > 1) return "a job of more than one rank cannot agree on it";
+  if (order.kind != model::InterventionKind::kQkClip) return {};
   if (order.tau < run.tau_min) return "tau is below the job's tau_min";
   if (order.where == model::ClipWhere::kLocal) return {};
   const auto past = past_.find(order.basis);
@@ -199,6 +228,8 @@ model::Ack SimClient::Answer(const model::Order& order) {
     ack.reason = "too late";
   } else if (ack.reason = WhyRefused(order); !ack.reason.empty()) {
     ack.outcome = model::AckOutcome::kRefused;
+  } else if (order.kind != model::InterventionKind::kQkClip) {
+    SetRegisters(order, &ack);
   } else if (!remote) {
     local_tau_ = order.tau;
     local_variant_ = order.variant;

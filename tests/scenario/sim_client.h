@@ -23,8 +23,9 @@ class SimClient {
   // `script` outlives the client.
   explicit SimClient(const Script* script);
 
-  // A new process: another attempt, everything at zero.
-  void Restart(model::Step from);
+  // A new process: another attempt, everything at zero, but for the registers where the job kept the client's state.
+  enum class State : uint8_t { kLost, kKept };
+  void Restart(model::Step from, State state = State::kLost);
   // Another history of the weights in the same process.
   void Rollback(model::Step from);
 
@@ -33,6 +34,8 @@ class SimClient {
   model::Report MakeReport(uint64_t at);
   // An order arrived.
   void Take(const model::Order& order);
+  // The newest order arrives a second time.
+  void TakeAgain();
   // Applies at the boundary of the last report what is due there. Acks of orders that ended.
   std::vector<model::Ack> Apply();
   // The stream is down: orders that were not yet applied never arrive.
@@ -41,6 +44,7 @@ class SimClient {
   void set_behaviour(const ClientLine& line) { behaviour_ = line; }
   const model::AttemptId& attempt() const { return attempt_; }
   model::Step next_step() const { return next_step_; }
+  const std::map<uint32_t, model::RegisterReading>& registers() const { return registers_; }
   double nats(uint32_t layer, uint32_t head) const;
   float peak_logit() const { return peak_logit_; }
   float last_logit() const { return last_logit_; }
@@ -61,6 +65,7 @@ class SimClient {
   void MeasureLogits(model::Report* report);
   std::string WhyRefused(const model::Order& order) const;
   void Clip(const std::vector<model::ClipEntry>& entries, model::ClipVariant variant, model::LedgerDelta* applied);
+  void SetRegisters(const model::Order& order, model::Ack* ack);
   model::Ack Answer(const model::Order& order);
   void ClipLocally();
 
@@ -77,6 +82,8 @@ class SimClient {
   uint64_t version_ = 0;
   std::map<model::Boundary, Past> past_;
   std::deque<Waiting> inbox_;
+  std::map<uint32_t, model::RegisterReading> registers_;  // Those that were ever set.
+  model::Order last_order_;
   std::vector<model::Ack> outcomes_;
   double local_tau_ = 0;
   model::ClipVariant local_variant_ = model::ClipVariant::kMha;

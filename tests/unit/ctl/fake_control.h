@@ -33,6 +33,7 @@ class FakeControl : public Control {
   v1::ListFindingsRequest asked_findings;
   v1::ApproveRequest approved;
   v1::RejectRequest rejected;
+  v1::ProposeRequest proposed;
   v1::SetModeRequest mode;
   v1::Mode start_mode = v1::OBSERVE;  // Of new runs, once SetMode was called.
   v1::GetSeriesRequest asked_series;
@@ -48,6 +49,12 @@ class FakeControl : public Control {
   absl::StatusOr<v1::ListEpisodesResponse> ListEpisodes(const std::string&) override { return Or(episodes); }
   absl::StatusOr<v1::ListInterventionsResponse> ListInterventions(const std::string&) override {
     return Or(interventions);
+  }
+  absl::StatusOr<v1::ProposeResponse> Propose(const v1::ProposeRequest& request) override {
+    proposed = request;
+    v1::ProposeResponse response;
+    *response.mutable_intervention() = answered;
+    return Or(response);
   }
   absl::StatusOr<v1::ApproveResponse> Approve(const v1::ApproveRequest& request) override {
     approved = request;

@@ -17,6 +17,16 @@ std::string Refusal(const v1::Hello& in) {
   return std::string(status.message());
 }
 
+void AddReading(uint32_t id, float from, float to, int64_t first, v1::Hello* hello) {
+  v1::RegisterReading* reading = hello->add_registers();
+  reading->set_id(id);
+  reading->set_from(from);
+  reading->set_to(to);
+  reading->set_first_boundary(first);
+  reading->set_ramp_boundaries(50);
+  reading->set_version(2);
+}
+
 TEST(ConvertHello, KeepsEveryField) {
   model::Hello out;
   ASSERT_TRUE(FromWire(SampleHello(), &out).ok());
@@ -49,6 +59,36 @@ TEST(ConvertHello, KeepsEveryField) {
   EXPECT_EQ(out.agreement_lag, 1u);
   EXPECT_EQ(out.first_sequence, 12u);
   EXPECT_EQ(out.grad_norm_convention, "unclipped");
+}
+
+TEST(ConvertHello, TakesRegistersInOrderOfTheirIds) {
+  v1::Hello in = SampleHello();
+  AddReading(0, 1, 0.3f, -40, &in);
+  AddReading(64, 1, 1.5f, 7, &in);
+  model::Hello out;
+  ASSERT_TRUE(FromWire(in, &out).ok());
+  EXPECT_EQ(out.registers, (std::vector<model::RegisterReading>{{0, 1, 0.3f, -40, 50, 2}, {64, 1, 1.5f, 7, 50, 2}}));
+}
+
+TEST(ConvertHello, RefusesRegistersThatNoMirrorCanHold) {
+  const auto with = [](uint32_t id, float from, float to, int64_t first) {
+    v1::Hello in = SampleHello();
+    AddReading(3, 1, 1, 0, &in);
+    AddReading(id, from, to, first, &in);
+    return Refusal(in);
+  };
+  EXPECT_EQ(with(4, 1, 1, 0), "");
+  EXPECT_EQ(with(3, 1, 1, 0), "hello.registers.id is 3 after 3, wanted ids in order, each once");
+  EXPECT_EQ(with(2, 1, 1, 0), "hello.registers.id is 2 after 3, wanted ids in order, each once");
+  EXPECT_EQ(with(2112, 1, 1, 0), "hello.registers.id is 2112, wanted below 2112");
+  const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(with(4, nan, 1, 0), "hello.registers[4].from is NaN, wanted 0 to 1e+30");
+  EXPECT_EQ(with(4, 1, inf, 0), "hello.registers[4].to is Infinity, wanted 0 to 1e+30");
+  EXPECT_EQ(with(4, 1, -1, 0), "hello.registers[4].to is -1, wanted 0 to 1e+30");
+  EXPECT_NE(with(4, 1, 1, int64_t{1} << 60), "");
+  v1::Hello many = SampleHello();
+  for (int i = 0; i < 2113; ++i) many.add_registers();
+  EXPECT_EQ(Refusal(many), "hello.registers is 2113 entries, wanted at most 2112");
 }
 
 TEST(ConvertHello, NeedsNothingButVersionRunAndAttempt) {

@@ -45,6 +45,23 @@ TEST(RenderOrder, CarriesEveryEntryBitForBit) {
   EXPECT_THAT(out.order().qk_clip().entries().target_ticks(), testing::ElementsAre(58000, -5));
 }
 
+TEST(RenderOrder, OfRegistersCarriesSetsAndRamp) {
+  model::Order order = SampleOrder();
+  order.kind = model::InterventionKind::kDeepnormAlpha;
+  order.entries.clear();
+  order.sets = {{64, 1.5f, 0}, {65, 1.25f, 7}};
+  order.ramp = 50;
+  v1::DaemonMessage out;
+  ToWire(order, &out);
+  ASSERT_TRUE(out.has_order());
+  EXPECT_FALSE(out.order().has_qk_clip());
+  EXPECT_EQ(out.order().kind(), v1::DEEPNORM_ALPHA);
+  EXPECT_EQ(out.order().sets().ramp_boundaries(), 50u);
+  EXPECT_THAT(out.order().sets().id(), testing::ElementsAre(64, 65));
+  EXPECT_THAT(out.order().sets().value(), testing::ElementsAre(1.5f, 1.25f));
+  EXPECT_THAT(out.order().sets().expected_version(), testing::ElementsAre(0, 7));
+}
+
 TEST(RenderOrder, BecomesLocalClipWhereClippingIsLocal) {
   model::Order order = SampleOrder();
   order.where = model::ClipWhere::kLocal;
