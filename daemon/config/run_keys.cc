@@ -110,8 +110,9 @@ void AppendPolicyKeys(std::vector<Key>* keys) {
       "failures_to_disable", "So many ineffective or harmful outcomes of a kind disable it for the run.", 1, 100,
       [](auto& c) -> auto& { return c.engine.run.policy.failures_to_disable; });
   policy.Integer(
-      "hold_after_start_reports", "No relative rule acts before so many reports, nor before 32. QK-Clip is absolute and does.", 0,
-      100000, [](auto& c) -> auto& { return c.engine.run.policy.hold_after_start_reports; });
+      "hold_after_start_reports",
+      "No relative rule acts before so many reports, nor before 32. QK-Clip is absolute and does.", 0, 100000,
+      [](auto& c) -> auto& { return c.engine.run.policy.hold_after_start_reports; });
 }
 
 }  // namespace gyrostat::config

@@ -46,9 +46,9 @@ class Engine {
 
   // Queues an event. `done` (may be null) is called exactly once: with the outcome of Apply once its effects are
   // durable, with UNAVAILABLE if the journal failed or the engine has stopped, or with RESOURCE_EXHAUSTED at once when
-  // the queue or the number of runs is full. People (mode, propose, approve, reject) hear ABORTED if the journal failed: then it
-  // was not done, but for a mode that stops, which holds and is written later; the text says which. `done` may be
-  // called on any thread and must not block. By then the effects have been handed to the outbox, in the order:
+  // the queue or the number of runs is full. People (mode, propose, approve, reject) hear ABORTED if the journal
+  // failed: then it was not done, but for a mode that stops, which holds and is written later; the text says which.
+  // `done` may be called on any thread and must not block. By then the effects have been handed to the outbox, in the order:
   // acknowledgement (of a hello too: what the attempt need not send again), orders. A HelloEvent makes the run; every
   // other event on an unknown run answers NOT_FOUND.
   using Done = std::function<void(const absl::Status&)>;

@@ -61,8 +61,8 @@ std::optional<AuditNote> NoteOf(const Event& event) {
   return std::nullopt;
 }
 
-// What must be on disk before it counts: a proposal, an answer to an intent, and a mode that lets more happen or starts something
-// anew. Stopping never waits.
+// What must be on disk before it counts: a proposal, an answer to an intent, and a mode that lets more happen or starts
+// something anew. Stopping never waits.
 bool IsWord(const EventBody& body, const Run& run) {
   if (const auto* event = std::get_if<ModeEvent>(&body))
     return event->mode != model::Mode::kObserve && event->mode >= run.mode();

@@ -76,8 +76,9 @@ void Collect(const Desk& desk, const model::Report& report, model::Boundary newe
                "The last order to collect was not applied; it is sent anew.");
   if (m.episode_since && !asked && m.logits_gap > 1) {
     const uint32_t before = m.logits_gap;
-    Ask(desk, report, 1, "An episode is open: maxima of attention logits are collected at every step instead of every " +
-                             std::to_string(before) + ".");
+    Ask(desk, report, 1,
+        "An episode is open: maxima of attention logits are collected at every step instead of every " +
+            std::to_string(before) + ".");
     m.collect_before = before;
   } else if (!m.episode_since && asked) {
     const uint32_t before = *m.collect_before;

@@ -24,7 +24,7 @@ enum class Gauge : uint8_t {
   kGradNorm = 1,
   kGradRatio = 2,       // Of the last block's gradient norm to the first's.
   kLayerGradNorm = 3,   // The largest among the blocks.
-  kGradRoughness = 4,   // The largest change of a block's gradient norm from one report to the next: |difference of logs|.
+  kGradRoughness = 4,   // The largest change of a block's gradient norm between two reports: |difference of logs|.
   kLnInput = 5,         // The largest ln_input_ms.
   kHiddenAbsmax = 6,    // The largest; of hidden_ms where that alone is reported.
   kLogZ = 7,            // |log_z|, as it is.

@@ -298,7 +298,8 @@ void FollowTermsOfMeasures(const Desk& desk, const std::string& why) {
       measure.view.reason = measure.opening;
       measure.active_at = desk.s->now;
       TellMeasure(measure, desk.out);
-    } else if (kind != InterventionKind::kCollect && !measure.by_person && state != InterventionState::kProposed && state != InterventionState::kApplied) {
+    } else if (kind != InterventionKind::kCollect && !measure.by_person && state != InterventionState::kProposed &&
+               state != InterventionState::kApplied) {
       EndMeasure(desk, &measure, InterventionState::kWithdrawn, "Stopped: " + why + ".");
     }
   }

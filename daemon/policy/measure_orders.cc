@@ -18,7 +18,7 @@ using model::InterventionState;
 
 constexpr uint32_t kLateMax = 3;         // Orders that expired before the measure is given up.
 constexpr model::Boundary kOverdue = 16; // After the expiry: no word of it will come.
-// A client that refused is asked again after 200 boundaries, then 400, ... 6400: each time somebody may have to approve.
+// A client that refused is asked again after 200 boundaries, then 400, ... 6400: each time a person may have to.
 constexpr RunTime kRefusalPauseMin = 200;
 constexpr uint32_t kRefusalDoublings = 5;
 

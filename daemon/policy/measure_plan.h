@@ -1,5 +1,5 @@
-// The numbers of a measure: which registers its order sets to what, from the freshest report. Bounds are design.md §6's:
-// outside one it is refused with a sentence, never clamped.
+// The numbers of a measure: which registers its order sets to what, from the freshest report. Bounds are those of
+// design.md §6: outside one it is refused with a sentence, never clamped.
 #pragma once
 
 #include <cstdint>

@@ -60,8 +60,8 @@ struct Measure {
 
   template <class Archive>
   void Fields(Archive& a) {
-    a(view, number, opening, verdict, by_person, wish, again, detector, key, gauge, out, companion_done, late, active_at,
-      applied_at, skip_boundary, effect);
+    a(view, number, opening, verdict, by_person, wish, again, detector, key, gauge, out, companion_done, late,
+      active_at, applied_at, skip_boundary, effect);
   }
 };
 

@@ -1,6 +1,6 @@
 // The daemon's copy of the client's registers (remedy/registers.h). The client's are the truth: a hello replaces the
-// copy, an order that was applied moves it. When it cannot be right any more it says so, and nothing that sets registers
-// is ordered until the next hello.
+// copy, an order that was applied moves it. When it cannot be right any more it says so, and nothing that sets
+// registers is ordered until the next hello.
 #pragma once
 
 #include <cstdint>

@@ -73,7 +73,8 @@ void CheckAlpha(const Desk& desk, bool had_alpha) {
 
 void CheckRay(const Desk& desk, const model::Report& report) {
   Measures& m = *desk.m;
-  if (!m.lost) return;
+  const std::optional<Measure>& open = m.of(InterventionKind::kWarmupExtension).open;
+  if (!m.lost || (open && open->again)) return;
   const LostRay lost = *std::exchange(m.lost, std::nullopt);
   const int64_t shift = static_cast<int64_t>(report.boundary) - report.step + lost.step_minus_boundary;
   const int64_t began = static_cast<int64_t>(lost.ray.boundary) + lost.step_minus_boundary;
@@ -92,9 +93,9 @@ void CheckRay(const Desk& desk, const model::Report& report) {
   if (!why.empty()) return RaiseRayAlarm(desk, m.rate.value_or(base), ray.Cap(report.boundary), why);
   Measure& measure = OpenMeasure(desk, {.kind = InterventionKind::kWarmupExtension}, nullptr,
                                  InterventionState::kApproved,
-                                 "The job was resumed within an extended warm-up and has lost it: the learning rate is " +
-                                     Number(m.rate.value_or(base)) + ", wanted " + Number(ray.Cap(report.boundary)) +
-                                     ". The same ray is ordered again.");
+                                 "The job was resumed within an extended warm-up and has lost it: the learning rate "
+                                 "is " + Number(m.rate.value_or(base)) + ", wanted " +
+                                     Number(ray.Cap(report.boundary)) + ". The same ray is ordered again.");
   measure.again = ray;
   measure.gauge = Gauge::kLoss;
 }

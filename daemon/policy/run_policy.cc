@@ -98,7 +98,7 @@ void RunPolicy::State::OpenAttempt(const model::Hello& hello, PolicyOutput* out)
 void RunPolicy::State::OpenEpoch(uint32_t epoch, PolicyOutput* out) {
   EndBoth(HistoryEnd::kEpoch, "The weights got another history.", out);
   OpenHistory(clip.job->model, clip, &measures);
-  measures.registers.Doubt("the weights got another history, and no hello has told yet where the job's registers stand");
+  measures.registers.Doubt("the weights got another history, and no hello has told yet where the registers stand");
   clip.job->epoch = epoch;
   OpenLedger();
 }

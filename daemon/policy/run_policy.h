@@ -1,7 +1,7 @@
 // What to do about a run: reports, findings and acks in; decisions, intents and orders out. Every answer has a reason.
 //
-// Rules: design.md §6, protocol.md §1, §5–7, §9. Here: modes, allow-lists, cool-down, budget, bounds, the QK-Clip planner
-// on a mirror of the client's ledger, measures of all other kinds on a mirror of its registers, outcome and
+// Rules: design.md §6, protocol.md §1, §5–7, §9. Here: modes, allow-lists, cool-down, budget, bounds, the QK-Clip
+// planner on a mirror of the client's ledger, measures of all other kinds on a mirror of its registers, outcome and
 // self-disabling. An order leaves only after the journal holds it (engine/).
 //
 // Pure: no clock, no randomness (ids are hashes of run, attempt and a counter). Not thread-safe: one per run, on its
@@ -71,8 +71,8 @@ struct PolicyOptions {
   uint32_t hold_after_start_reports = 0;    // No relative rule before this many reports; qk_clip is absolute.
   template <class Archive>
   void Fields(Archive& a) {
-    a(mode, automatic, qk_clip, warmup_extension, deepnorm_alpha, lr_scale, budget_per_1000_steps, cooldown_boundaries, failures_to_disable,
-      hold_after_start_reports);
+    a(mode, automatic, qk_clip, warmup_extension, deepnorm_alpha, lr_scale, budget_per_1000_steps,
+      cooldown_boundaries, failures_to_disable, hold_after_start_reports);
   }
 };
 
@@ -115,8 +115,8 @@ class RunPolicy {
   // The attempt ended (bye, or a newer attempt).
   void OnEnd(PolicyOutput* out);
 
-  // A person asks for an intervention of any kind but qk_clip and collect. FAILED_PRECONDITION: not here or not now, and
-  // why (in mode observe always). INVALID_ARGUMENT: out of bounds. Else it waits for approval, at the end of
+  // A person asks for an intervention of any kind but qk_clip and collect. FAILED_PRECONDITION: not here or not now,
+  // and why (in mode observe always). INVALID_ARGUMENT: out of bounds. Else it waits for approval, at the end of
   // `out->changed`.
   absl::Status Propose(const Proposal& proposal, PolicyOutput* out);
   // NOT_FOUND: no such intent. FAILED_PRECONDITION: it is not waiting for approval (the message says what it is).

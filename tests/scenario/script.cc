@@ -248,7 +248,8 @@ std::string Parser::AtAction(const std::string& action, const Words& rest, AtLin
       std::find_if(std::begin(kNames), std::end(kNames), [&](const Name& n) { return action == n.name; });
   if (found == std::end(kNames))
     return "`" + action +
-           "`: wanted mode approve reject propose config client restart rollback disconnect reconnect reload again wait bye";
+           "`: wanted mode approve reject propose config client restart rollback disconnect reconnect reload again "
+           "wait bye";
   at->action = found->action;
   switch (at->action) {
     case Action::kMode: {

@@ -14,7 +14,7 @@ LIBRARIES = {
     "absl/": ["policy", "engine", "store", "rpc", "telemetry", "web", "config", "ctl", "service"],
     "spdlog/": ["daemon/base/log.cc"],
     "yaml-cpp/": ["config"],
-    "CLI/": ["daemon/ctl/cli.cc", "daemon/service/flags.cc"],
+    "CLI/": ["daemon/ctl/cli.cc", "daemon/ctl/propose_words.cc", "daemon/service/flags.cc"],
     "sqlite3.h": ["store"],
     "blosc.h": ["store"],
     "zlib.h": ["logs"],
