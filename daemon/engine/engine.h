@@ -48,9 +48,9 @@ class Engine {
   // durable, with UNAVAILABLE if the journal failed or the engine has stopped, or with RESOURCE_EXHAUSTED at once when
   // the queue or the number of runs is full. People (mode, propose, approve, reject) hear ABORTED if the journal
   // failed: then it was not done, but for a mode that stops, which holds and is written later; the text says which.
-  // `done` may be called on any thread and must not block. By then the effects have been handed to the outbox, in the order:
-  // acknowledgement (of a hello too: what the attempt need not send again), orders. A HelloEvent makes the run; every
-  // other event on an unknown run answers NOT_FOUND.
+  // `done` may be called on any thread and must not block. By then the effects have been handed to the outbox, in the
+  // order: acknowledgement (of a hello too: what the attempt need not send again), orders. A HelloEvent makes the run;
+  // every other event on an unknown run answers NOT_FOUND.
   using Done = std::function<void(const absl::Status&)>;
   void Post(const std::string& run, EventBody body, Done done);
 

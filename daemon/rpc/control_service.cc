@@ -270,9 +270,14 @@ grpc::ServerUnaryReactor* ControlService::Propose(grpc::CallbackServerContext* c
     OnDisk(reactor, [this, name, kind, response] {
       const auto rows = history_->Interventions(name);
       if (!rows.ok()) return rows.status();
-      const auto row = std::find_if(rows->rbegin(), rows->rend(),  // At most one of a kind is open: the newest.
-                                    [kind](const auto& each) { return each.intervention.kind == kind; });
-      if (row == rows->rend()) return absl::InternalError("the proposal was taken but is not stored");
+      // At most one of a kind is open: the newest, which has the largest number behind the run's name.
+      const auto rank = [kind](const auto& each) {
+        const model::Intervention& one = each.intervention;
+        return one.kind == kind ? std::pair(one.id.size(), one.id) : std::pair(size_t{0}, std::string());
+      };
+      const auto row = std::ranges::max_element(*rows, {}, rank);
+      if (row == rows->end() || row->intervention.kind != kind)
+        return absl::InternalError("the proposal was taken but is not stored");
       ToWire(row->intervention, name, row->attempt, response->mutable_intervention());
       return absl::OkStatus();
     });

@@ -295,7 +295,8 @@ def test_usage_is_exit_code_2():
 
 def test_every_command_has_help_with_an_example():
     names = re.findall(r"^  ([a-z-]+) {2,}", run("--help").stdout.split("Subcommands:")[1], re.M)
-    assert {"runs", "show", "findings", "interventions", "approve", "reject", "mode", "watch", "series", "check-config",
+    assert {"runs", "show", "findings", "interventions", "approve", "reject", "propose", "mode", "watch", "series",
+            "check-config",
             "doctor", "qk-clip", "deepnorm", "warmup"} <= set(names)
     for name in names:
         done = run(name, "--help")

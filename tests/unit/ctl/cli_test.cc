@@ -40,7 +40,7 @@ TEST(Parse, CommonOptionsStandBeforeOrAfterEveryCommand) {
       {"runs"}, {"show", "r"}, {"findings", "r"}, {"interventions", "r"}, {"approve", "r/1"},
       {"reject", "r/1", "--reason", "no"}, {"mode", "r", "act"}, {"watch", "r"}, {"series", "r", "loss"},
       {"export", "r"}, {"doctor"}, {"check-config", "f"}, {"qk-clip", "--tau", "1", "--logits", "1"},
-      {"completion", "bash"}, {"deepnorm", "--arch", "decoder", "--layers", "2"},
+      {"completion", "bash"}, {"propose", "r", "halt"}, {"deepnorm", "--arch", "decoder", "--layers", "2"},
       {"warmup", "--kind", "const", "--peak", "1", "--warmup", "9", "--at", "3"}};
   for (std::vector<std::string> words : commands) {
     EXPECT_FALSE(Accepted(words).json) << words[0];
@@ -52,6 +52,32 @@ TEST(Parse, CommonOptionsStandBeforeOrAfterEveryCommand) {
       EXPECT_EQ(Accepted(each).token_file, "t") << words[0];
     }
   }
+}
+
+TEST(Parse, ProposeTakesWhatTheKindTakes) {
+  const Request request = Accepted({"propose", "r", "deepnorm_alpha", "--alpha", "2.4", "--beta", "0.5", "--ramp",
+                                    "100", "--reason", "it stands still", "--author", "ada"});
+  EXPECT_EQ(request.command, Command::kPropose);
+  EXPECT_EQ(request.run, "r");
+  EXPECT_EQ(request.propose.kind, "deepnorm_alpha");
+  EXPECT_EQ(request.propose.alpha, 2.4);
+  EXPECT_EQ(request.propose.beta, 0.5);
+  EXPECT_EQ(request.propose.ramp, 100u);
+  EXPECT_EQ(request.reason, "it stands still");
+  EXPECT_EQ(request.author, "ada");
+  EXPECT_EQ(Accepted({"propose", "r", "lr_scale", "--scale", "0.5", "--for", "0"}).propose.for_boundaries, 0u);
+  EXPECT_EQ(Accepted({"propose", "r", "skip_step", "--at-step", "81234"}).propose.at_step, 81234);
+  const auto error = [](const std::vector<std::string>& words) {
+    const Parsed parsed = Parse(words, {});
+    EXPECT_EQ(parsed.exit_code, kUsage);
+    return parsed.err;
+  };
+  EXPECT_NE(error({"propose", "r", "lr_scale", "--alpha", "2"})
+                .find("--alpha is given to lr_scale, wanted only with deepnorm_alpha"), std::string::npos);
+  EXPECT_NE(error({"propose", "r", "skip_step"}).find("skip_step needs --at-step STEP"), std::string::npos);
+  error({"propose", "r", "qk_clip"});
+  error({"propose", "r", "deepnorm_alpha", "--ramp", "201"});
+  error({"propose", "r"});
 }
 
 TEST(Parse, WarmupTakesAScheduleAndSteps) {

@@ -54,7 +54,7 @@ TEST_F(Commands, NobodyThereIsExitCode3AndSaysWhatToDo) {
     control.failure = failure;
     for (const Command each :
          {Command::kRuns, Command::kShow, Command::kEpisodes, Command::kFindings, Command::kInterventions,
-          Command::kApprove, Command::kReject, Command::kMode, Command::kWatch, Command::kSeries}) {
+          Command::kApprove, Command::kReject, Command::kPropose, Command::kMode, Command::kWatch, Command::kSeries}) {
       EXPECT_EQ(Run(each), kUnreachable);
       EXPECT_EQ(out.str(), "");
       EXPECT_EQ(err.str(), "gyrostatctl: no gyrostatd answers at 127.0.0.1:7431 (" + std::string(failure.message()) +
@@ -125,6 +125,29 @@ TEST_F(Commands, SaysWhenTheAnswerIsNotAll) {
   EXPECT_EQ(Run(Command::kFindings), kDone);
   EXPECT_EQ(LineCount(out.str()), 1u);
   EXPECT_EQ(err.str(), "gyrostatctl: left out, since they did not fit into one answer: 12 older findings.\n");
+}
+
+TEST_F(Commands, ProposeCarriesWhatWasSaidAndNothingElse) {
+  request.run = "gpt";
+  request.author = "ada";
+  request.reason = "the first blocks stand still";
+  request.propose.kind = "warmup_extension";
+  request.propose.to_step = 14000;
+  control.answered.set_id("gpt/4");
+  control.answered.set_kind(v1::WARMUP_EXTENSION);
+  control.answered.set_reason("Proposed by ada.");
+  EXPECT_EQ(Run(Command::kPropose), kDone);
+  EXPECT_EQ(out.str(), "gpt/4 is proposed (warmup_extension): Proposed by ada.\n"
+                       "It waits for: gyrostatctl approve gpt/4\n");
+  EXPECT_EQ(control.proposed.run(), "gpt");
+  EXPECT_EQ(control.proposed.kind(), v1::WARMUP_EXTENSION);
+  EXPECT_EQ(control.proposed.warmup_end_step(), 14000);
+  EXPECT_FALSE(control.proposed.has_alpha() || control.proposed.has_scale() || control.proposed.has_at_step());
+  EXPECT_EQ(control.proposed.author(), "ada");
+  EXPECT_EQ(control.proposed.reason(), "the first blocks stand still");
+  request.json = true;
+  EXPECT_EQ(Run(Command::kPropose), kDone);
+  EXPECT_NE(out.str().find("\"kind\":\"warmup_extension\""), std::string::npos);
 }
 
 TEST_F(Commands, ApproveAndRejectCarryAuthorAndReason) {

@@ -147,6 +147,8 @@ TEST_F(EngineTest, DoesNotDoWhatItSaysItDidNot) {
   const std::string why = ": the journal could not keep it; see the daemon's log";
   EXPECT_EQ(say(ApproveEvent{id, "anna", ""}), absl::AbortedError(id + " is not approved" + why));
   EXPECT_EQ(say(RejectEvent{id, "anna", ""}), absl::AbortedError(id + " is not rejected" + why));
+  EXPECT_EQ(say(ProposeEvent{{.kind = model::InterventionKind::kHalt, .author = "anna"}}),
+            absl::FailedPreconditionError("halt is not proposed: halt is not on the job's allow-list"));
   EXPECT_EQ(say(ModeEvent{model::Mode::kAct, "anna", ""}),
             absl::AbortedError("run " + std::string(testing::kScriptedRun) + ": mode act is not set" + why));
   EXPECT_TRUE(journal_.entries().back().revocable || !journal_.entries().back().audit);

@@ -25,7 +25,8 @@ std::vector<Event> OneOfEach() {
           {at, ModeEvent{model::Mode::kAct, "anna", "go"}},
           {at, ApproveEvent{"run/1", "anna", "yes"}},
           {at, RejectEvent{"run/1", "anna", "no"}},
-          {at, OptionsEvent{options}}};
+          {at, OptionsEvent{options}},
+          {at, ProposeEvent{{.kind = model::InterventionKind::kDeepnormAlpha, .alpha = 2.5, .author = "anna"}}}};
 }
 
 TEST(Event, ComesBackAsItWas) {
