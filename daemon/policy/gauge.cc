@@ -64,7 +64,6 @@ const char* Words(Gauge gauge) {
     case Gauge::kLogZ: return "|log Z|";
     case Gauge::kLossScale: return "the inverse of the loss scale";
     case Gauge::kUpdateRms: return "the largest RMS of an update";
-    case Gauge::kAttnLogitMax: return "the largest attention logit";
   }
   return "";
 }
@@ -87,7 +86,6 @@ Gauge GaugeOf(const std::string& detector, Signal signal) {
     case Signal::kLogZ: return Gauge::kLogZ;
     case Signal::kLossScale: return Gauge::kLossScale;
     case Signal::kUpdateRms: return Gauge::kUpdateRms;
-    case Signal::kAttnLogitMax: return Gauge::kAttnLogitMax;
     default: return Gauge::kLoss;
   }
 }
@@ -107,7 +105,6 @@ Levels GaugeHistory::Observe(const model::Report& report) {
   if (const auto log_z = Scalar(report, Signal::kLogZ)) set(Gauge::kLogZ, std::fabs(*log_z));
   if (const auto scale = Scalar(report, Signal::kLossScale)) set(Gauge::kLossScale, -Log(*scale));
   set(Gauge::kUpdateRms, LogOf(Largest(report.Array(Signal::kUpdateRms))));
-  set(Gauge::kAttnLogitMax, LogOf(Largest(report.Array(Signal::kAttnLogitMax))));
   if (!norms.empty()) previous_norms_.assign(norms.begin(), norms.end());
   for (size_t i = 0; i < kGauges; ++i) {
     if (!levels[i]) continue;
@@ -120,7 +117,7 @@ Levels GaugeHistory::Observe(const model::Report& report) {
 void GaugeHistory::Clear() { *this = GaugeHistory(); }
 
 std::vector<double> GaugeHistory::Newest(Gauge gauge, size_t count) const {
-  const std::deque<float>& all = kept_[static_cast<size_t>(gauge)];
+  const std::deque<float>& all = kept_[static_cast<size_t>(gauge) % kGauges];
   const size_t taken = std::min(count, all.size());
   return {all.end() - static_cast<std::ptrdiff_t>(taken), all.end()};
 }

@@ -30,15 +30,15 @@ enum class Gauge : uint8_t {
   kLogZ = 7,            // |log_z|, as it is.
   kLossScale = 8,       // Turned round: a low scale is bad.
   kUpdateRms = 9,       // The largest.
-  kAttnLogitMax = 10,   // The largest.
 };
-inline constexpr size_t kGauges = 11;
+inline constexpr size_t kGauges = 10;
 
 // For sentences: "the loss", "the ratio of the last block's gradient to the first's".
 const char* Words(Gauge gauge);
 // How a level is shown to people: a logarithm as what it is of.
 std::string Shown(Gauge gauge, double level);
-// What the finding watches.
+// What the finding watches; the loss where nothing else fits. (No maxima of attention logits: thousands of values a
+// report, which qk_clip looks at.)
 Gauge GaugeOf(const std::string& detector, model::Signal signal);
 
 // Level of one report: nothing where it was not measured; NaN and infinities are levels.

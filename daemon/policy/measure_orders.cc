@@ -8,6 +8,7 @@
 #include "policy/measure_plan.h"
 #include "policy/resumption.h"
 #include "policy/words.h"
+#include "remedy/registers.h"
 
 namespace gyrostat::policy {
 namespace {
@@ -43,7 +44,8 @@ void Follow(const Desk& desk, const model::Order& order, model::Boundary boundar
   if (order.kind == InterventionKind::kWarmupExtension) {
     if (const auto extension = ExtensionOf(order)) m.envelope.Add(*extension, m.envelope.version());
     EndRayAlarm(desk);
-  } else if (order.kind == InterventionKind::kLrScale && order.sets.size() == 2) {
+  } else if (order.kind == InterventionKind::kLrScale && order.sets.size() == 2 && order.sets[1].value >= 0 &&
+             order.sets[1].value < static_cast<float>(remedy::kVersionsSaid)) {
     m.envelope.Scale(static_cast<double>(order.sets[0].value), static_cast<model::Boundary>(order.sets[1].value),
                      m.envelope.version());
   }
@@ -127,11 +129,12 @@ void CountAnswer(const Desk& desk, const model::Ack& ack, Told told, Measure* me
 void TakeLateWord(const Desk& desk, const model::Ack& ack, EndedOrder* ended) {
   if (std::exchange(ended->counted, true) || ack.outcome != AckOutcome::kApplied) return;
   if (ended->order.attempt != desk.s->job->attempt || ended->order.epoch != desk.s->job->epoch) return;
-  Follow(desk, ended->order, ack.boundary);
+  const model::Order order = ended->order;
+  Follow(desk, order, ack.boundary);
   desk.m->changed_at = desk.s->now;
   if (Measure* measure = desk.m->Find(ended->number)) {
     ++measure->view.orders_applied;
-    if (ended->order.kind != measure->view.kind) {
+    if (order.kind != measure->view.kind) {
       measure->companion_done = true;
       return TellMeasure(*measure, desk.out);
     }
@@ -139,10 +142,10 @@ void TakeLateWord(const Desk& desk, const model::Ack& ack, EndedOrder* ended) {
     measure->view.state = InterventionState::kApplied;
     measure->view.step_applied = ack.step;
     TellMeasure(*measure, desk.out);
-    return BeginJudging(desk, EndedOrder(*ended).order, ack.boundary, measure);
+    return BeginJudging(desk, order, ack.boundary, measure);
   }
   for (model::Intervention& view : desk.m->past) {
-    if (view.id != ended->order.intent_id) continue;
+    if (view.id != order.intent_id) continue;
     ++view.orders_applied;
     view.step_applied = view.step_applied.value_or(ack.step);
     view.state = InterventionState::kJudged;

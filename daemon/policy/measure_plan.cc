@@ -157,6 +157,8 @@ std::optional<AlphaNow> AlphasOf(const PlanView& view, std::string* why) {
     return Refuse(why, std::string("the norms are placed ") +
                            (model::Token(spec.norm_placement)[0] == 0 ? "unknown" : model::Token(spec.norm_placement)) +
                            ", wanted post or deepnorm: no other residual has an alpha");
+  if (!post && !spec.deepnorm_alpha)
+    return Refuse(why, "the job declares no deepnorm_alpha, wanted the one it trains with");
   if (spec.layers == 0) return Refuse(why, "the job does not say how many layers it has");
   const auto declared = static_cast<float>(spec.deepnorm_alpha.value_or(1));
   AlphaNow now;

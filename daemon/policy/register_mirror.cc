@@ -51,7 +51,7 @@ void RegisterMirror::Take(const model::Order& order, model::Boundary boundary) {
     r.id = each.id;
     r.to = each.value;
     r.first = static_cast<int64_t>(boundary);
-    r.ramp = order.ramp;
+    r.ramp = remedy::RampOf(each.id, order.ramp);
     ++r.version;
   }
 }

@@ -300,10 +300,8 @@ std::vector<model::Intervention> RunPolicy::Open() const {
   if (const Intent* open = state_->clip.intents.open()) all.push_back(open->view);
   for (const KindBook& book : state_->measures.kinds)
     if (book.open) all.push_back(book.open->view);
-  const auto number = [this](const model::Intervention& each) {  // Ids of a run differ in their numbers alone.
-    return std::stoull(each.id.substr(state_->clip.run.size() + 1));
-  };
-  std::ranges::sort(all, {}, number);
+  // Ids of a run differ in their numbers alone.
+  std::ranges::sort(all, {}, [](const model::Intervention& each) { return std::pair(each.id.size(), each.id); });
   return all;
 }
 

@@ -147,6 +147,51 @@ TEST_F(Control, KnowsNoInterventionThatIsNotThere) {
   EXPECT_THAT(status.error_message(), HasSubstr("r/99"));
 }
 
+TEST_F(Control, ProposesApprovesAndSendsAnOrderOfRegisters) {
+  Job job(daemon_.address);
+  v1::Hello hello = HelloOf("r", 'a');
+  hello.add_allow("lr_scale");
+  job.Meet(hello);
+  ASSERT_TRUE(job.Say(SampleReport(1)));
+  ASSERT_TRUE(job.HearAcknowledged(1));
+  v1::ProposeRequest propose;
+  propose.set_run("r");
+  propose.set_kind(v1::LR_SCALE);
+  propose.set_scale(0.25);
+  propose.set_author("ada");
+  propose.set_reason("it grows");
+  v1::ProposeResponse proposed;
+  grpc::Status status = Ask(stub_.get(), &v1::ControlService::Stub::Propose, propose, &proposed);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(status.error_message(), HasSubstr("run r is in mode observe"));
+  v1::SetModeResponse mode;
+  ASSERT_TRUE(SetMode("r", false, v1::ADVISE, &mode).ok());
+  propose.set_scale(7);
+  status = Ask(stub_.get(), &v1::ControlService::Stub::Propose, propose, &proposed);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(status.error_message(), "scale is 7, wanted 0.01 to 1");
+  propose.set_scale(0.25);
+  status = Ask(stub_.get(), &v1::ControlService::Stub::Propose, propose, &proposed);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(proposed.intervention().id(), "r/1");
+  EXPECT_EQ(proposed.intervention().state(), "proposed");
+  EXPECT_EQ(proposed.intervention().author(), "ada");
+  EXPECT_THAT(proposed.intervention().reason(), HasSubstr("Proposed by ada: it grows"));
+  v1::ApproveRequest approve;
+  v1::ApproveResponse approved;
+  approve.set_id("r/1");
+  ASSERT_TRUE(Ask(stub_.get(), &v1::ControlService::Stub::Approve, approve, &approved).ok());
+  ASSERT_TRUE(job.Say(SampleReport(2)));
+  v1::DaemonMessage message;
+  do message = job.Hear();
+  while (message.has_acknowledged());
+  ASSERT_TRUE(message.has_order());
+  EXPECT_EQ(message.order().kind(), v1::LR_SCALE);
+  EXPECT_THAT(message.order().sets().id(), ElementsAre(0, 1));
+  EXPECT_EQ(message.order().sets().value(0), 0.25f);
+  EXPECT_EQ(message.order().intent_id(), "r/1");
+}
+
 TEST_F(Control, ListsFindingsOldestFirst) {
   const auto job = Train("r", 'a', 1);
   for (uint64_t id : {3, 1, 2}) {
