@@ -20,7 +20,6 @@ bool SameSchedule(const model::ModelSpec& a, const model::ModelSpec& b) {
 std::string WhyNotAgain(const Desk& desk) {
   if (desk.terms.mode != model::Mode::kAct) return std::string("mode is ") + model::Token(desk.terms.mode);
   if (const auto hold = AgainstKind(InterventionKind::kWarmupExtension, *desk.s, *desk.m)) return hold->reason;
-  if (!desk.m->registers.doubt().empty()) return desk.m->registers.doubt();
   return desk.m->of(InterventionKind::kWarmupExtension).open ? "another extension of the warm-up is open" : "";
 }
 
@@ -74,7 +73,7 @@ void CheckAlpha(const Desk& desk, bool had_alpha) {
 void CheckRay(const Desk& desk, const model::Report& report) {
   Measures& m = *desk.m;
   const std::optional<Measure>& open = m.of(InterventionKind::kWarmupExtension).open;
-  if (!m.lost || (open && open->again)) return;
+  if (!m.lost || (open && open->again) || !m.registers.doubt().empty()) return;
   const LostRay lost = *std::exchange(m.lost, std::nullopt);
   const int64_t shift = static_cast<int64_t>(report.boundary) - report.step + lost.step_minus_boundary;
   const int64_t began = static_cast<int64_t>(lost.ray.boundary) + lost.step_minus_boundary;
