@@ -21,6 +21,13 @@ PlanView ViewOf(const Desk& desk, model::Boundary newest) {
   return {.job = *desk.s->job, .options = desk.terms.options, .measures = *desk.m, .at = newest + lag + 1};
 }
 
+// The plan as things stand, where all that goes with it can follow too.
+std::optional<Plan> Foresee(const Proposal& wish, const PlanView& view, std::string* why) {
+  std::optional<Plan> plan = PlanMeasure(wish, view, why);
+  if (plan && wish.kind == InterventionKind::kDeepnormAlpha && !PlanCompanion(view, why)) return std::nullopt;
+  return plan;
+}
+
 // Which checkpoint is worth keeping, or going back to.
 std::string HealthySentence(InterventionKind kind, const Recommendation& because, const Measures& m) {
   if (kind != InterventionKind::kCheckpoint && kind != InterventionKind::kRollback) return {};
@@ -95,7 +102,7 @@ void SayWould(const Desk& desk, const Recommendation& because, model::Boundary n
   std::string why;
   if (const auto hold = AgainstKind(kind, *desk.s, *desk.m)) {
     reason = "mode is observe, and " + hold->reason + "; " + because.message;
-  } else if (const auto plan = PlanMeasure({.kind = kind}, ViewOf(desk, newest), &why)) {
+  } else if (const auto plan = Foresee({.kind = kind}, ViewOf(desk, newest), &why)) {
     reason += " Then " + plan->what + ".";
   } else {
     reason = "mode is observe, and " + why + "; " + because.message;
@@ -112,7 +119,7 @@ void Consider(const Desk& desk, const Recommendation& because, const model::Repo
   if (hold) return SayOf(desk, kind, false, hold->topic, hold->reason);
   const Proposal wish{.kind = kind};
   std::string why;
-  const auto plan = PlanMeasure(wish, ViewOf(desk, newest), &why);
+  const auto plan = Foresee(wish, ViewOf(desk, newest), &why);
   if (!plan) return SayOf(desk, kind, false, why, because.message + " But " + why);
   const bool unasked = GoesUnasked(desk.terms, because, *desk.s, *desk.m);
   if (unasked) {
@@ -223,7 +230,7 @@ absl::Status ProposeMeasure(const Desk& desk, const Proposal& proposal) {
     return no("intervention " + open->view.id + " of the same kind is " + model::Token(open->view.state) +
               "; wanted until it has ended");
   std::string why;
-  const auto plan = PlanMeasure(proposal, ViewOf(desk, desk.m->boundary), &why);
+  const auto plan = Foresee(proposal, ViewOf(desk, desk.m->boundary), &why);
   if (!plan) return no(token + " is not proposed: " + why);
   if (open)
     EndMeasure(desk, &*open, InterventionState::kSuperseded, "Superseded by what " + proposal.author + " proposed.");

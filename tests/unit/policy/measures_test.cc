@@ -182,13 +182,14 @@ TEST(Measures, AlphaIsNotProposedWhereItsCompanionIsNotAllowed) {
   loop.hello.allow = {"deepnorm_alpha"};
   loop.SayHello();
   loop.Steps(40);
-  ASSERT_TRUE(loop.Propose({.kind = InterventionKind::kDeepnormAlpha, .alpha = 2.0}).ok());
-  ASSERT_TRUE(loop.Approve("r/1").ok());
+  const absl::Status status = loop.Propose({.kind = InterventionKind::kDeepnormAlpha, .alpha = 2.0});
+  EXPECT_TRUE(absl::IsFailedPrecondition(status));
+  EXPECT_EQ(status.message(), "deepnorm_alpha is not proposed: alpha comes with lr_scale 0.3 for 50 boundaries, and "
+                              "lr_scale is not on the job's allow-list");
+  loop.Find("grad_profile", InterventionKind::kDeepnormAlpha, Signal::kLayerGradNorm);
   loop.Step();
-  EXPECT_TRUE(loop.all.orders.empty());
-  EXPECT_THAT(loop.LastDecision(), HasSubstr("alpha comes with lr_scale 0.3"));
-  loop.Steps(250);
-  EXPECT_EQ(loop.Intent(1).state, InterventionState::kExpired);
+  EXPECT_EQ(loop.policy.pending(), 0u);
+  EXPECT_THAT(loop.LastDecision(), HasSubstr("lr_scale is not on the job's allow-list"));
 }
 
 TEST(Measures, EffectiveWhenWhatCalledForThemFell) {
