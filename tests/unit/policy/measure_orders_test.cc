@@ -249,8 +249,12 @@ std::string Story(bool reload) {
     if (i == 30) loop.Find("ln_input", InterventionKind::kWarmupExtension, Signal::kLnInputMs);
     if (i == 60) loop.Find("grad_growth", InterventionKind::kLrScale);
     if (i == 100) loop.Restart(true);
-    if (i == 150) EXPECT_TRUE(loop.Propose({.kind = InterventionKind::kGradClip, .max_norm = 1.0}).ok());
-    if (i == 151) EXPECT_TRUE(loop.Approve(loop.policy.Open().back().id).ok());
+    if (i == 150) {
+      EXPECT_TRUE(loop.Propose({.kind = InterventionKind::kGradClip, .max_norm = 1.0}).ok());
+    }
+    if (i == 151) {
+      EXPECT_TRUE(loop.Approve(loop.policy.Open().back().id).ok());
+    }
     loop.delivers = i % 7 != 3;
     loop.Step();
   }

@@ -73,6 +73,7 @@ TEST(Measures, WarmupExtensionGoesUnaskedInActWhileAPostNormModelWarmsUp) {
 
   MeasureLoop late(In(Mode::kAct));
   late.SayHello();
+  late.rate = 0.01;
   late.Steps(120);
   late.Find("ln_input", InterventionKind::kWarmupExtension, Signal::kLnInputMs);
   late.Step();
