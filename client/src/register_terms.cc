@@ -62,11 +62,12 @@ bool HasWarmup(const model::ModelSpec& model) {
 std::string Absent(const model::ModelSpec& model, uint32_t id) {
   const std::string name = RegisterName(id);
   if (IsAlpha(id) || IsBeta(id)) {
-    if (DeclaredAlpha(model))
+    if (DeclaredAlpha(model) && (IsAlpha(id) || model.deepnorm_beta))
       return name + " does not exist: the model has " + std::to_string(model.layers) + " layers";
     if (model.norm_placement == model::NormPlacement::kDeepnorm)
       return name + " cannot be changed: the job declares no deepnorm_alpha, wanted the one it trains with";
     const char* placement = model::Token(model.norm_placement);
+    if (DeclaredAlpha(model)) return name + " cannot be changed: the job declares no deepnorm_beta";
     return name + " cannot be changed: the norm placement is " + (*placement == '\0' ? "not declared" : placement) +
            ", wanted post or deepnorm";
   }
@@ -174,8 +175,9 @@ std::vector<RegisterBounds> RegisterBoundsFor(const model::ModelSpec& model) {
                                                .ln_change = std::log(remedy::kAlphaStepMax),
                                                .ramp_max = remedy::kAlphaRampMax,
                                                .initial = static_cast<float>(*alpha)};
-    bounds[remedy::kRegisterBetas + layer] = {
-        .min = FLT_MIN, .max = 1, .ln_change = -std::log(remedy::kBetaFactorMin), .initial = 1};
+    if (model.deepnorm_beta)  // Else nobody said that the loop can scale the branches.
+      bounds[remedy::kRegisterBetas + layer] = {
+          .min = FLT_MIN, .max = 1, .ln_change = -std::log(remedy::kBetaFactorMin), .initial = 1};
   }
   return bounds;
 }

@@ -206,6 +206,8 @@ std::optional<Plan> PlanAlpha(const Proposal& wish, const PlanView& view, std::s
   plan.what = "alpha goes from " + Number(now->lowest) + " to " + Number(*target) + " over " +
               std::to_string(plan.ramp) + " boundaries";
   if (!wish.beta) return plan;
+  if (!view.job.model.deepnorm_beta)
+    return Refuse(why, "the job declares no deepnorm_beta: its loop cannot scale the branches' weights");
   for (uint32_t layer = 0; layer < layers; ++layer) {
     const uint32_t id = remedy::kRegisterBetas + layer;
     const double beta = view.measures.registers.At(id, view.at, 1);

@@ -28,6 +28,7 @@ client::Settings SettingsOf(const Plan& plan) {
   settings.model.kv_heads = plan.kv_heads;
   if (plan.kv_heads != plan.heads) settings.model.attention = model::Attention::kGqa;
   settings.model.norm_placement = model::NormPlacement::kPost;
+  settings.model.deepnorm_beta = 1;
   settings.model.schedule_peak = kPeak;
   settings.model.warmup_steps = kWarmup;
   settings.attn_logit = {.kind = model::LogitKind::kExact, .scaled = true, .masked = true};

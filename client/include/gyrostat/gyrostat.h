@@ -93,7 +93,7 @@ typedef struct gyro_model {
   const char *schedule_kind;
   double norm_eps;        /* 0: not known. */
   double deepnorm_alpha;
-  double deepnorm_beta;
+  double deepnorm_beta;   /* Of a loop that can scale the branches' weights. 0: no order changes beta. */
   double logit_softcap;   /* 0: none. */
   double schedule_peak;
   uint64_t warmup_steps;

@@ -11,8 +11,9 @@ _PRESETS = {
 }  # By the config.model_type of Hugging Face models.
 
 
-def describe(model, found, optimizers, scheduler=None, alphas=None, by_hand=None):
+def describe(model, found, optimizers, scheduler=None, alphas=None, betas=False, by_hand=None):
     """The model spec as {field of gyro_model: value}; None and 0 where not known. alphas: alpha.Alphas, or None.
+    betas: whether the branches' weights are bound; only then deepnorm_beta is told, which allows orders of it.
     by_hand: a spec that wins.
     """
     config = getattr(model, "config", None)
@@ -41,6 +42,7 @@ def describe(model, found, optimizers, scheduler=None, alphas=None, by_hand=None
         spec["deepnorm_alpha"] = alpha
         spec["norm_placement"] = "post" if alpha == 1 else "deepnorm"
     spec.update(by_hand or {})
+    spec["deepnorm_beta"] = (spec.get("deepnorm_beta") or 1.0) if betas else 0.0
     return spec
 
 

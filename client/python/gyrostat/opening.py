@@ -189,7 +189,8 @@ def _assemble(parts, found, opener):
     interventions = Interventions(alphas, alpha.Betas(parts.branches, optimizers), lambda: rates.trouble(optimizers),
                                   lambda: gradients.clips, probes)
     opener.looked = joining.Looked(
-        found, lambda: describe(parts.model, found, optimizers, parts.scheduler, alphas, parts.spec), interventions,
+        found, lambda: describe(parts.model, found, optimizers, parts.scheduler, alphas,
+                                parts.branches is not None, parts.spec), interventions,
         slices)
     taps, lasting = [], []
     session = Session(fuse, opener, taps, lasting, probes, hidden, gradients, clips, interventions,

@@ -22,6 +22,7 @@ Settings PostNorm() {
   settings.allow = {"qk_clip",   "warmup_extension", "deepnorm_alpha", "lr_scale", "grad_clip",
                     "skip_step", "checkpoint",       "rollback",       "halt",     "collect"};
   settings.model.norm_placement = model::NormPlacement::kPost;
+  settings.model.deepnorm_beta = 1;
   settings.model.schedule_peak = 1e-3;
   settings.model.warmup_steps = 100;
   settings.model.total_steps = 10000;
@@ -277,6 +278,9 @@ TEST(RegisterTerms, WhatAJobDoesNotDeclareCannotBeChanged) {
   EXPECT_EQ(reason(deepnorm, InterventionKind::kDeepnormAlpha, {{64, 2, 0}}),
             "alpha of layer 0 cannot be changed: the job declares no deepnorm_alpha, wanted the one it trains with");
   deepnorm.model.deepnorm_alpha = 2.2;
+  deepnorm.model.deepnorm_beta.reset();
+  EXPECT_EQ(reason(deepnorm, InterventionKind::kDeepnormAlpha, {{64, 4, 0}, {1088, 0.5f, 0}}),
+            "beta of layer 0 cannot be changed: the job declares no deepnorm_beta");
   EXPECT_EQ(reason(deepnorm, InterventionKind::kDeepnormAlpha, {{64, 11, 0}}), "");
   EXPECT_EQ(reason(deepnorm, InterventionKind::kDeepnormAlpha, {{64, 0.4f, 0}}),
             "alpha of layer 0 goes from 2.20000005 to 0.400000006, wanted at most a factor of 5");
