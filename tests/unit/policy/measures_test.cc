@@ -193,6 +193,17 @@ TEST(Measures, AlphaIsNotProposedWhereItsCompanionIsNotAllowed) {
   EXPECT_THAT(loop.LastDecision(), HasSubstr("lr_scale is not on the job's allow-list"));
 }
 
+TEST(Measures, BetaIsNotProposedWhereNobodyScalesTheBranches) {
+  MeasureLoop loop(In(Mode::kAdvise));
+  loop.SayHello();
+  loop.Steps(40);
+  const Proposal wish{.kind = InterventionKind::kDeepnormAlpha, .alpha = 2.0, .beta = 0.5};
+  EXPECT_THAT(std::string(loop.Propose(wish).message()), HasSubstr("the job declares no deepnorm_beta"));
+  loop.hello.model.deepnorm_beta = 1;
+  loop.SayHello();
+  EXPECT_TRUE(loop.Propose(wish).ok());
+}
+
 TEST(Measures, EffectiveWhenWhatCalledForThemFell) {
   MeasureLoop loop(In(Mode::kAct));
   loop.SayHello();
