@@ -96,6 +96,11 @@ void Send(const Desk& desk, const model::Report& report, model::Boundary newest,
     EndMeasure(desk, measure, InterventionState::kExpired, "It could not be sent: " + hold->reason + ".");
 }
 
+// Makes a topic that of one condition: it is said again of the next, and not when it flickers.
+std::string Since(const Recommendation& because) {
+  return " " + because.detector + " since " + std::to_string(because.step_begin);
+}
+
 void SayWould(const Desk& desk, const Recommendation& because, model::Boundary newest) {
   const InterventionKind kind = because.kind;
   std::string reason = std::string("mode is observe; would propose ") + model::Token(kind) + ": " + because.message;
@@ -107,7 +112,7 @@ void SayWould(const Desk& desk, const Recommendation& because, model::Boundary n
   } else {
     reason = "mode is observe, and " + why + "; " + because.message;
   }
-  SayOf(desk, kind, false, "observe " + because.detector, std::move(reason));
+  SayOf(desk, kind, false, "observe" + Since(because), std::move(reason));
 }
 
 // Nothing of the kind is open, and something recommends it.
@@ -116,11 +121,11 @@ void Consider(const Desk& desk, const Recommendation& because, const model::Repo
   if (desk.terms.mode == Mode::kObserve) return SayWould(desk, because, newest);
   std::optional<Hold> hold = AgainstKind(kind, *desk.s, *desk.m);
   if (!hold) hold = AgainstOpening(desk.terms, kind, &because, *desk.s, *desk.m);
-  if (hold) return SayOf(desk, kind, false, hold->topic, hold->reason);
+  if (hold) return SayOf(desk, kind, false, hold->topic + Since(because), hold->reason);
   const Proposal wish{.kind = kind};
   std::string why;
   const auto plan = Foresee(wish, ViewOf(desk, newest), &why);
-  if (!plan) return SayOf(desk, kind, false, why, because.message + " But " + why);
+  if (!plan) return SayOf(desk, kind, false, "plan" + Since(because), because.message + " But " + why + ".");
   const bool unasked = GoesUnasked(desk.terms, because, *desk.s, *desk.m);
   if (unasked) {
     if (std::string disturbs = WouldDisturb(kind, *desk.m); !disturbs.empty())
@@ -206,8 +211,6 @@ void AnswerFindings(const Desk& desk, const model::Report& report, model::Bounda
       GoOn(desk, report, newest, &*book.open);
     } else if (const Recommendation* because = desk.m->For(kind)) {
       Consider(desk, *because, report, newest);
-    } else {
-      book.said.clear();
     }
   }
 }
