@@ -380,7 +380,7 @@ void Finish(const Environment& environment, Draft* draft) {
   if (request.command == Command::kMode) FinishMode(draft);
   if (request.command == Command::kQkClip) FinishQkClip(draft);
   if (request.command == Command::kPropose)
-    if (const std::string wrong = WrongInPropose(request.propose); !wrong.empty()) Refuse(wrong);
+    if (const std::string misplaced = WrongInPropose(request.propose); !misplaced.empty()) Refuse(misplaced);
   if (request.command == Command::kWarmup) FinishWarmup(draft);
   if (request.command == Command::kReplay) FinishReplay(draft);
   if (request.command == Command::kExport) {
