@@ -23,7 +23,7 @@ class Outcome:
     attempts: int = 0
     killed: dict = dataclasses.field(default_factory=lambda: {"rank": 0, "leader": 0, "daemon": 0})
     interventions: int = 0  # Boundaries at which an order changed weights, over all attempts.
-    boundaries: int = 0  # Seen by both copies of a shard.
+    boundaries: int = 0  # Of shards whose copies were both seen: two shards a boundary.
     checkpoints: int = 0
     faults: list = dataclasses.field(default_factory=list)  # Where replicas were not bit for bit the same.
     peak: float = 0.0  # Largest logit of any step past the first intervention.
