@@ -183,8 +183,8 @@ def soak(seed, interventions, kills, folder):
         daemon.stop()
     killed = ", ".join(f"{count} times the {whom}" for whom, count in outcome.killed.items())
     print(f"seed {seed}: {outcome.interventions} live interventions over {outcome.attempts} attempts; killed {killed}; "
-          f"{outcome.boundaries} shards after a boundary and {outcome.checkpoints} checkpoints compared between replicas, "
-          f"{len(outcome.faults)} differ; peak logit {outcome.peak:.0f} at tau {TAU:g}", flush=True)
+          f"{outcome.boundaries} shards after a boundary and {outcome.checkpoints} checkpoints compared between "
+          f"replicas, {len(outcome.faults)} differ; peak logit {outcome.peak:.0f} at tau {TAU:g}", flush=True)
     for fault in outcome.faults[:10]:
         print(f"  {fault}")
     return not outcome.faults
