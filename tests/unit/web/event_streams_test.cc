@@ -135,6 +135,21 @@ TEST_F(EventStreamsTest, SendsAHeartbeatWhereNothingChanges) {
   EXPECT_EQ(probe_.events_sent_total.value(), 1u);
 }
 
+TEST_F(EventStreamsTest, CutsAReaderThatTakesNothingAndSparesTheOthers) {
+  Publish("a", 1, 1 << 20);
+  Start({.take_timeout = base::Milliseconds(3000)});
+  Peer lazy, eager;
+  Add(&lazy);
+  Add(&eager);
+  ASSERT_TRUE(eager.ReadUntil("}\n\n"));
+  Publish("a", 2);
+  EXPECT_TRUE(eager.ReadUntil("\"step\":2,"));
+  EXPECT_TRUE(eager.ReadUntil("}\n\n"));
+  while (probe_.event_readers_cut_total.value() == 0) std::this_thread::yield();
+  EXPECT_TRUE(lazy.ReachesEnd());
+  EXPECT_EQ(lazy.heard().find("\"step\":2,"), std::string::npos) << "nothing is queued behind what is not taken";
+}
+
 TEST_F(EventStreamsTest, ClosesPeersThatGoAndPeersThatTalk) {
   Publish("a", 1);
   Start({.streams_max = 2});
