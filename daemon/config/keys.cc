@@ -73,6 +73,25 @@ void AppendStoreKeys(std::vector<Key>* keys) {
       1000000, [](auto& c) -> auto& { return c.store.queue_capacity_entries; }, Change::kRestart));
 }
 
+void AppendHistoryKeys(std::vector<Key>* keys) {
+  const auto integer = [keys](const char* name, const char* description, int64_t min, int64_t max, auto get) {
+    keys->push_back(IntegerKey(name, description, min, max, get, Change::kRestart));
+  };
+  integer("history.full_reports", "Newest reports of a run that are kept whole.", 64, 1'000'000'000,
+          [](auto& c) -> auto& { return c.store.retention.full_reports; });
+  integer("history.heads_reports",
+          "And so many without most heads: the worst of each layer, and the worst of all. What is older keeps the "
+          "smallest and the largest value of every 16 reports.", 64, 1'000'000'000,
+          [](auto& c) -> auto& { return c.store.retention.heads_reports; });
+  integer("history.run_max_mib", "Of one run. Above it old history is reduced sooner, then dropped, and that is told.",
+          1, 100'000'000, [](auto& c) -> auto& { return c.store.retention.run_max_mib; });
+  integer("history.total_max_mib", "Of all runs together; the largest gives first.", 1, 100'000'000,
+          [](auto& c) -> auto& { return c.store.retention.total_max_mib; });
+  integer("history.ended_days",
+          "A run of which nothing came for so long loses its signals; findings and interventions stay. 0: never.", 0,
+          36'500, [](auto& c) -> auto& { return c.store.retention.ended_days; });
+}
+
 void AppendRpcKeys(std::vector<Key>* keys) {
   keys->push_back(IntegerKey(
       "rpc.streams_max", "Training jobs connected at a time. More are refused.", 1, 100000,
@@ -122,6 +141,7 @@ std::vector<Key> MakeKeys() {
   AppendDetectKeys(&keys);
   AppendEngineKeys(&keys);
   AppendStoreKeys(&keys);
+  AppendHistoryKeys(&keys);
   AppendRpcKeys(&keys);
   AppendTelemetryKeys(&keys);
   AppendWebKeys(&keys);
@@ -131,6 +151,12 @@ std::vector<Key> MakeKeys() {
 std::vector<Order> MakeOrders() {
   std::vector<Order> orders;
   AppendDetectOrders(&orders);
+  orders.push_back({"history.full_reports", "history.heads_reports", [](const Config& c) {
+                      return c.store.retention.full_reports <= c.store.retention.heads_reports;
+                    }});
+  orders.push_back({"history.run_max_mib", "history.total_max_mib", [](const Config& c) {
+                      return c.store.retention.run_max_mib <= c.store.retention.total_max_mib;
+                    }});
   orders.push_back({"telemetry.series_per_run_max", "telemetry.series_total_max",
                     [](const Config& c) { return c.telemetry.series_per_run_max <= c.telemetry.series_total_max; }});
   return orders;

@@ -98,6 +98,8 @@ void AddReading(CLI::App* app, Draft* draft) {
   sub->add_option("--head", request.head, "Head, from 0; needs --layer")->option_text("H");
   sub->add_option("--from", request.from_step, "First step")->option_text("STEP");
   sub->add_option("--to", request.to_step, "Last step")->option_text("STEP");
+  sub->add_option("--points", request.points, "At most so many: smallest and largest of equal parts (all)")
+      ->check(CLI::Range(2, 1000000000))->option_text("N");
 }
 
 void AddExport(CLI::App* app, Draft* draft) {

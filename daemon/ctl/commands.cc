@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "ctl/export.h"
+#include "ctl/history_notes.h"
 #include "ctl/json.h"
 #include "ctl/render.h"
 #include "ctl/watch_screen.h"
@@ -188,13 +189,15 @@ int Series(const Request& request, Control* control, const Console& console) {
   const bool summary = console.terminal && !request.json;
   std::vector<SeriesPoint> points;  // Only for the summary: what goes into a pipe is not kept.
   uint64_t count = 0;
-  const absl::Status status = control->GetSeries(wire, [&](int64_t step, double value) {
+  wire.set_points_max(request.points);
+  const absl::StatusOr<v1::HistoryNotes> notes = control->GetSeries(wire, [&](int64_t step, double value) {
     ++count;
     if (request.json) console.out << JsonPoint(step, value) << "\n";
     else if (!summary) console.out << step << " " << Number(value) << "\n";
     else points.push_back({step, value});
   });
-  if (!status.ok()) return Complain(status, request.address, console);
+  if (!notes.ok()) return Complain(notes.status(), request.address, console);
+  console.err << RenderNotes(*notes);
   if (count == 0) return NoValues(request, console);
   if (!summary) return kDone;
   console.out << RenderSeriesSummary(SeriesName(request), points, console.style);

@@ -29,9 +29,9 @@ class Control {
   virtual absl::StatusOr<v1::SetModeResponse> SetMode(const v1::SetModeRequest& request) = 0;
   virtual absl::StatusOr<v1::GetStatusResponse> GetStatus() = 0;
 
-  // Calls `point` for each value, in order of steps.
-  virtual absl::Status GetSeries(const v1::GetSeriesRequest& request,
-                                 const std::function<void(int64_t step, double value)>& point) = 0;
+  // Calls `point` for each value, in order of steps; returns what the history could not show.
+  virtual absl::StatusOr<v1::HistoryNotes> GetSeries(
+      const v1::GetSeriesRequest& request, const std::function<void(int64_t step, double value)>& point) = 0;
 
   // Calls `take` for each message until it returns false (OK) or the last has come (OK). No deadline: a run's whole
   // history may come, and whoever takes it may be slow.

@@ -6,6 +6,7 @@
 
 #include "ctl/commands.h"
 #include "ctl/export_rows.h"
+#include "ctl/history_notes.h"
 #include "ctl/json.h"
 #include "ctl/progress.h"
 #include "ctl/text.h"
@@ -44,6 +45,7 @@ class Exporter {
                                                               : " has no history yet.\n");
       return kRefused;
     }
+    console_.err << RenderNotes(notes_.notes());
     for (const std::string& each : missing_)
       console_.err << "gyrostatctl: no report has " << Escape(each) << ".\n";
     if (!(file_ ? file_->Close() : console_.out.flush().good())) return Unwritten();
@@ -65,6 +67,7 @@ class Exporter {
   void Count(const v1::ExportChunk& chunk) {
     reports_ += static_cast<uint64_t>(chunk.reports_size());
     attempts_ += chunk.has_attempt() ? 1 : 0;
+    notes_.Take(chunk);
     if (missing_.empty()) return;
     for (const v1::Report& report : chunk.reports()) {
       for (const uint32_t number : report.scalar_signals()) Found(number);
@@ -125,6 +128,7 @@ class Exporter {
   CsvRows table_;
   std::string text_;
   uint64_t reports_ = 0, attempts_ = 0, total_ = 0;
+  ExportNotes notes_;
   std::set<std::string> missing_;  // Of the signals asked for.
 };
 

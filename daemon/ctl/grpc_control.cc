@@ -72,12 +72,13 @@ class GrpcControl : public Control {
     return Call(&Stub::GetStatus, v1::GetStatusRequest());
   }
 
-  absl::Status GetSeries(const v1::GetSeriesRequest& request,
-                         const std::function<void(int64_t, double)>& point) override {
+  absl::StatusOr<v1::HistoryNotes> GetSeries(const v1::GetSeriesRequest& request,
+                                             const std::function<void(int64_t, double)>& point) override {
     grpc::ClientContext context;
     Prepare(&context, kSeriesLimitSeconds);
     const auto reader = stub_->GetSeries(&context, request);
     v1::SeriesChunk chunk;
+    v1::HistoryNotes notes;
     while (reader->Read(&chunk)) {
       if (chunk.step_size() != chunk.value_size()) {
         context.TryCancel();
@@ -86,8 +87,10 @@ class GrpcControl : public Control {
                                    std::to_string(chunk.value_size()) + " values in one chunk, wanted as many");
       }
       for (int i = 0; i < chunk.step_size(); ++i) point(chunk.step(i), chunk.value(i));
+      if (chunk.has_notes()) notes = chunk.notes();
     }
-    return ToAbsl(reader->Finish());
+    if (absl::Status status = ToAbsl(reader->Finish()); !status.ok()) return status;
+    return notes;
   }
 
   absl::Status Export(const v1::ExportRequest& request,

@@ -65,6 +65,7 @@ struct Request {
   uint64_t count = 0;           // watch: updates before it ends; 0: for ever.
   std::string signal;           // series
   std::optional<uint32_t> layer, head;
+  uint32_t points = 0;  // Of a series, at most; 0: all.
   std::optional<int64_t> from_step, to_step;
   std::string file;      // check-config, check-model
   std::vector<std::string> files, rules;  // replay; rules are names that ctl/judge.h knows.

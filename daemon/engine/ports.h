@@ -76,9 +76,35 @@ struct StoredRun {
   std::vector<std::string> events;  // Encoded, in order, since the snapshot.
 };
 
+// How much is kept of a stretch of history, which old stretches lose step by step (store/README.md). Do not change the
+// values: they reach disk and wire.
+enum class Resolution : uint8_t {
+  kFull = 0,      // Every value that was reported.
+  kHeads = 1,     // Of arrays over heads: each layer's worst head in each report, and the worst heads of the stretch.
+  kExtremes = 2,  // Of each series the smallest and the largest value of every few reports, at their own steps.
+};
+inline const char* Token(Resolution v) {
+  return v == Resolution::kFull ? "full" : v == Resolution::kHeads ? "heads" : "extremes";
+}
+
+struct ReducedRange {
+  model::Step from_step = 0, to_step = 0;  // Inclusive.
+  Resolution resolution = Resolution::kHeads;
+};
+// What a read could not show. Empty where everything that was reported is there.
+struct HistoryNotes {
+  std::vector<ReducedRange> reduced;  // In order of arrival; neighbours of one resolution are one range.
+  uint64_t chunks_damaged = 0;        // Passed over; each holds up to 64 reports.
+  uint64_t reports_dropped = 0;       // Oldest reports of the run that retention has dropped, of all steps.
+};
+
 struct SeriesPoint {
   model::Step step = 0;
   double value = 0;
+};
+struct SeriesData {
+  std::vector<SeriesPoint> points;
+  HistoryNotes notes;
 };
 // One value a step. Of an array signal, the largest among the layers and heads that the query leaves open.
 struct SeriesQuery {
@@ -87,16 +113,21 @@ struct SeriesQuery {
   std::string user_name;
   std::optional<uint32_t> layer, head;
   std::optional<model::Step> from_step, to_step;  // Inclusive.
+  // At most so many points: of each of points_max / 2 equal parts the smallest and the largest, at their own steps; a
+  // NaN counts as larger than all. 0: every point; else at least 2.
+  uint32_t points_max = 0;
 };
 
 // Some reports of one attempt, in order of arrival, and where to go on.
 struct ReportCursor {
-  int64_t chunk = 0;  // Whatever History counts its own storage by; as new: before the first report.
-  uint64_t skip = 0;
+  uint64_t report = 0;  // How many reports of the run lie before it, those that are kept no longer included.
 };
 struct ReportPage {
   model::AttemptId attempt;            // Of all of them.
   std::vector<model::Report> reports;  // At most some dozens; may be empty where more follow.
+  std::vector<int64_t> arrived_unix_ms;  // When each came; 0: not known (it was stored before that was kept).
+  Resolution resolution = Resolution::kFull;  // Of all of them.
+  uint64_t reports_lost = 0;           // Passed over before them: dropped, or in a damaged chunk.
   ReportCursor next;
   bool end = false;                    // There are no more by now.
 };
@@ -130,9 +161,9 @@ class History {
   virtual absl::StatusOr<std::vector<InterventionRow>> Interventions(const std::string& run) = 0;
   // In order of steps; a step that was reported more than once (rollback, restart) shows its newest value. Steps
   // without the value are left out. INVALID_ARGUMENT says what is wrong with layer or head.
-  virtual absl::StatusOr<std::vector<SeriesPoint>> Series(const SeriesQuery& query) = 0;
-  // Every report that was acknowledged and is kept, as it came, page by page: a reader may rest between two pages for
-  // as long as it likes.
+  virtual absl::StatusOr<SeriesData> Series(const SeriesQuery& query) = 0;
+  // Every report that was acknowledged and is kept, as it came or as it was reduced since, page by page: a reader may
+  // rest between two pages for as long as it likes.
   virtual absl::StatusOr<ReportPage> Reports(const ReportQuery& query, const ReportCursor& from) = 0;
   // The newest hello of an attempt. NOT_FOUND: there was none.
   virtual absl::StatusOr<model::Hello> HelloOf(const std::string& run, const model::AttemptId& attempt) = 0;

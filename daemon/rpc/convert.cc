@@ -438,6 +438,8 @@ absl::StatusOr<engine::SeriesQuery> FromWire(const v1::GetSeriesRequest& in) {
     return Refuse("head", "given", "none: " + in.signal() + " is one value a layer");
   if (in.has_head() && !in.has_layer())
     return Refuse("layer", "absent", "the layer of head " + std::to_string(in.head()));
+  if (in.points_max() == 1) return Refuse("points_max", "1", "0 for all, or at least 2");
+  out.points_max = in.points_max();
   if (in.has_layer()) out.layer = in.layer();
   if (in.has_head()) out.head = in.head();
   if (absl::Status steps = StepsOf(in, &out); !steps.ok()) return steps;

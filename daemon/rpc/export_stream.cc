@@ -39,7 +39,9 @@ void ExportStream::AskForPage() {
 void ExportStream::ReadPage() {
   absl::StatusOr<engine::ReportPage> page = history_->Reports(options_.query, page_.next);
   if (!page.ok()) return End(ToGrpc(page.status()));
+  const uint64_t lost = page_.reports_lost;  // Of pages without reports.
   page_ = *std::move(page);
+  page_.reports_lost += lost;
   next_ = 0;
   Go();
 }
@@ -55,6 +57,8 @@ void ExportStream::Go() {
     attempt_ = page_.attempt;
     any_ = true;
   }
+  chunk_.set_resolution(engine::Token(page_.resolution));
+  chunk_.set_reports_lost(std::exchange(page_.reports_lost, 0));
   for (size_t bytes = 0; next_ < page_.reports.size() && bytes < kChunkBytes; ++next_) {
     v1::Report* report = chunk_.add_reports();
     ToWire(page_.reports[next_], options_.signals, report);

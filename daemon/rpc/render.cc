@@ -304,4 +304,17 @@ void ToWire(const model::Report& in, const std::set<std::string>& names, v1::Rep
   }
 }
 
+void ToWire(const engine::HistoryNotes& in, v1::SeriesChunk* out) {
+  if (in.reduced.empty() && in.chunks_damaged == 0 && in.reports_dropped == 0) return;
+  v1::HistoryNotes* notes = out->mutable_notes();
+  for (const engine::ReducedRange& range : in.reduced) {
+    v1::ReducedRange* each = notes->add_reduced();
+    each->set_from_step(range.from_step);
+    each->set_to_step(range.to_step);
+    each->set_resolution(engine::Token(range.resolution));
+  }
+  notes->set_chunks_damaged(in.chunks_damaged);
+  notes->set_reports_dropped(in.reports_dropped);
+}
+
 }  // namespace gyrostat::rpc

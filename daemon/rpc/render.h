@@ -5,6 +5,7 @@
 #include <string>
 
 #include "diagnose/diagnosis.h"
+#include "engine/ports.h"
 #include "engine/views.h"
 #include "gyrostat/v1/control.pb.h"
 #include "gyrostat/v1/report.pb.h"
@@ -26,6 +27,7 @@ void ToWire(const model::Intervention& in, const std::string& run, const model::
             v1::Intervention* out);
 void ToWire(const model::ModelSpec& in, v1::ModelSpec* out);
 void ToWire(const model::Hello& in, const model::AttemptId& attempt, v1::ExportAttempt* out);
+void ToWire(const engine::HistoryNotes& in, v1::SeriesChunk* out);  // Sets nothing where there is nothing to note.
 // Bit for bit. Of signals and user scalars those that `names` has; all where it is empty.
 void ToWire(const model::Report& in, const std::set<std::string>& names, v1::Report* out);
 

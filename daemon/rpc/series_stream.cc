@@ -4,24 +4,32 @@
 #include <utility>
 
 #include "rpc/grpc_status.h"
+#include "rpc/render.h"
 
 namespace gyrostat::rpc {
 
-void SeriesStream::Begin(absl::StatusOr<std::vector<engine::SeriesPoint>> points) {
-  if (!points.ok()) return End(ToGrpc(points.status()));
-  points_ = *std::move(points);
-  Next();
+void SeriesStream::Begin(absl::StatusOr<engine::SeriesData> series) {
+  if (!series.ok()) return End(ToGrpc(series.status()));
+  points_ = std::move(series->points);
+  ToWire(series->notes, &chunk_);
+  if (!chunk_.has_notes()) return Next();
+  Fill();
+  StartWrite(&chunk_);
 }
 
 void SeriesStream::Next() {
   if (next_ == points_.size()) return End(grpc::Status::OK);
   chunk_.Clear();
+  Fill();
+  StartWrite(&chunk_);
+}
+
+void SeriesStream::Fill() {
   const size_t end = std::min(points_.size(), next_ + kPointsPerChunk);
   for (; next_ < end; ++next_) {
     chunk_.add_step(points_[next_].step);
     chunk_.add_value(points_[next_].value);
   }
-  StartWrite(&chunk_);
 }
 
 void SeriesStream::OnWriteDone(bool ok) {

@@ -24,13 +24,14 @@ class SeriesStream final : public grpc::ServerWriteReactor<v1::SeriesChunk> {
   explicit SeriesStream(std::atomic<uint32_t>* open) : open_(open) { ++*open_; }
 
   // Sends the points, or ends with the status. Once.
-  void Begin(absl::StatusOr<std::vector<engine::SeriesPoint>> points);
+  void Begin(absl::StatusOr<engine::SeriesData> series);
 
   void OnWriteDone(bool ok) override;
   void OnDone() override;
 
  private:
   void Next();
+  void Fill();  // Adds the next points to chunk_.
   void End(const grpc::Status& status);
 
   std::atomic<uint32_t>* const open_;

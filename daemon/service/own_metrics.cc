@@ -57,6 +57,19 @@ void AppendStore(const store::Probe& p, Metrics* out) {
                   1e-6});
   out->push_back({"gyrostat_store_queue_entries", "Journal entries that wait to be written.", &p.queue_entries, {}});
   out->push_back({"gyrostat_store_size_bytes", "Size of the database file.", &p.size_bytes, {}});
+  out->push_back({"gyrostat_store_history_bytes", "Size of the history of signals, all runs.", &p.history_bytes, {}});
+  out->push_back({"gyrostat_store_chunks_reduced_total", "Pieces of old history rewritten at a lower resolution.",
+                  &p.chunks_reduced_total, {}});
+  out->push_back({"gyrostat_store_reports_dropped_total",
+                  "Reports dropped from the history because of age or a limit of size.", &p.reports_dropped_total, {}});
+  out->push_back({"gyrostat_store_chunks_damaged_total", "Pieces of the history that retention found damaged.",
+                  &p.chunks_damaged_total, {}});
+  out->push_back({"gyrostat_store_damaged_reads_total", "Series read that passed over something damaged.",
+                  &p.damaged_reads_total, {}});
+  out->push_back({"gyrostat_store_retention_failures_total", "Reductions of old history that could not be written.",
+                  &p.retention_failures_total, {}});
+  out->push_back({"gyrostat_store_retention_seconds_total", "Time spent on reducing old history.",
+                  &p.retention_microseconds_total, {}, 1e-6});
   out->push_back({"gyrostat_store_writable", "1; 0 from a failed transaction until one succeeds.", &p.writable, {}});
 }
 

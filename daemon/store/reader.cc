@@ -10,6 +10,7 @@
 #include "store/audit.h"
 #include "store/chunk.h"
 #include "store/series.h"
+#include "store/series_builder.h"
 
 namespace gyrostat::store {
 namespace {
@@ -92,76 +93,36 @@ bool InSteps(const engine::ReportQuery& query, model::Step step) {
   return step >= query.from_step.value_or(step) && step <= query.to_step.value_or(step);
 }
 
-// Collects the points of one query: the newest value of each step.
-class SeriesBuilder {
- public:
-  explicit SeriesBuilder(const engine::SeriesQuery& query) : query_(query) {}
-
-  void Take(const ChunkColumn& column, uint32_t layers, uint32_t heads) {
-    const size_t reports = column.steps.size();
-    for (size_t r = 0; r < reports; ++r) {
-      if (column.sizes[r] == 0) continue;
-      Add(column.steps[r], column.sizes[r], layers, heads, [&](size_t i) { return column.values[i * reports + r]; });
-    }
+// A chunk's steps, as far as the query wants them.
+void Note(engine::Resolution resolution, model::Step from, model::Step to, const engine::SeriesQuery& query,
+          engine::HistoryNotes* notes) {
+  if (resolution == engine::Resolution::kFull) return;
+  from = std::max(from, query.from_step.value_or(from));
+  to = std::min(to, query.to_step.value_or(to));
+  engine::ReducedRange* last = notes->reduced.empty() ? nullptr : &notes->reduced.back();
+  if (last == nullptr || last->resolution != resolution || from < last->from_step) {
+    notes->reduced.push_back({from, to, resolution});
+  } else {
+    last->to_step = std::max(last->to_step, to);
   }
-  void Take(const model::Report& report, uint32_t layers, uint32_t heads) {
-    if (model::IsArray(query_.signal)) {
-      const auto array = report.Array(query_.signal);
-      if (!array.empty()) Add(report.step, array.size(), layers, heads, [&](size_t i) { return double{array[i]}; });
-    } else if (model::IsScalar(query_.signal)) {
-      Put(report.step, report.Scalar(query_.signal));
-    } else {
-      for (const auto& [name, value] : report.user)
-        if (name == query_.user_name) Put(report.step, value);
-    }
-  }
-
-  // The error of the last report that had no such layer or head, if none had one.
-  absl::StatusOr<std::vector<engine::SeriesPoint>> Points() const {
-    if (points_.empty() && !status_.ok()) return status_;
-    std::vector<engine::SeriesPoint> points;
-    points.reserve(points_.size());
-    for (const auto& [step, value] : points_) points.push_back({step, value});
-    return points;
-  }
-
- private:
-  template <class ValueAt>
-  void Add(model::Step step, size_t size, uint32_t layers, uint32_t heads, const ValueAt& value_at) {
-    if (!indices_ || size != indices_size_ || layers != layers_ || heads != heads_) {
-      indices_ = size == 1 && !model::IsArray(query_.signal) ? std::vector<size_t>{0}
-                                                             : IndicesOf(query_, size, layers, heads);
-      indices_size_ = size, layers_ = layers, heads_ = heads;
-    }
-    if (!indices_->ok()) {
-      status_ = indices_->status();
-      return;
-    }
-    double value = static_cast<double>(model::kAbsent);
-    for (const size_t i : **indices_) value = Larger(value, value_at(i));
-    Put(step, value);
-  }
-  void Put(model::Step step, double value) {
-    if (step < query_.from_step.value_or(step) || step > query_.to_step.value_or(step)) return;
-    if (!model::IsAbsent(value)) points_[step] = value;
-  }
-
-  const engine::SeriesQuery& query_;
-  std::map<model::Step, double> points_;
-  absl::Status status_;
-  std::optional<absl::StatusOr<std::vector<size_t>>> indices_;  // For the three below.
-  size_t indices_size_ = 0;
-  uint32_t layers_ = 0, heads_ = 0;
-};
+}
 
 struct ModelSize {
   uint32_t layers = 0, heads = 0;
 };
 
-absl::StatusOr<std::map<model::AttemptId, ModelSize>> SizesOf(Db* db, int64_t run) {
+// Of each attempt.
+using ModelSizes = std::map<model::AttemptId, ModelSize>;
+
+ModelSize SizeOf(const ModelSizes& sizes, const model::AttemptId& attempt) {
+  const auto it = sizes.find(attempt);
+  return it == sizes.end() ? ModelSize{} : it->second;
+}
+
+absl::StatusOr<ModelSizes> SizesOf(Db* db, int64_t run) {
   absl::StatusOr<Statement> rows = db->Prepare("SELECT attempt, layers, heads FROM attempts WHERE run=?1");
   if (!rows.ok()) return rows.status();
-  std::map<model::AttemptId, ModelSize> sizes;
+  ModelSizes sizes;
   for (rows->Bind(run); rows->Step();)
     sizes[IdOf(rows->Bytes(0))] = {static_cast<uint32_t>(rows->Int(1)), static_cast<uint32_t>(rows->Int(2))};
   if (!rows->status().ok()) return rows->status();
@@ -273,75 +234,102 @@ absl::StatusOr<std::vector<engine::History::InterventionRow>> Reader::Interventi
   return interventions;
 }
 
-absl::StatusOr<std::vector<engine::SeriesPoint>> Reader::Series(const engine::SeriesQuery& query) {
+absl::Status Reader::SeriesOfChunks(int64_t run, const engine::SeriesQuery& query, SeriesBuilder* builder,
+                                    engine::HistoryNotes* notes) {
+  const absl::StatusOr<ModelSizes> sizes = SizesOf(db_.get(), run);
+  if (!sizes.ok()) return sizes.status();
+  absl::StatusOr<Statement> rows = db_->Prepare(
+      "SELECT id, attempt, size, step_min, step_max, tier FROM chunks JOIN history ON chunk=id "
+      "WHERE chunks.run=?1 AND step_max >= ?2 AND step_min <= ?3 ORDER BY id");
+  if (!rows.ok()) return rows.status();
+  const model::Step from = query.from_step.value_or(std::numeric_limits<model::Step>::min());
+  const model::Step to = query.to_step.value_or(std::numeric_limits<model::Step>::max());
+  for (rows->Bind(run, from, to); rows->Step();) {
+    const int64_t id = rows->Int(0);
+    const absl::StatusOr<ChunkColumn> column = ReadColumn(
+        [&](size_t at, size_t size, char* out) { return db_->ReadBlob("chunks", "bytes", id, at, size, out); },
+        static_cast<size_t>(rows->Int(2)), query.signal, query.user_name);
+    if (absl::IsDataLoss(column.status())) {
+      ++notes->chunks_damaged;
+      continue;
+    }
+    if (!column.ok()) return column.status();
+    Note(static_cast<engine::Resolution>(rows->Int(5)), rows->Int(3), rows->Int(4), query, notes);
+    const ModelSize size = SizeOf(*sizes, IdOf(rows->Bytes(1)));
+    builder->Take(*column, size.layers, size.heads);
+  }
+  return rows->status();
+}
+
+absl::StatusOr<engine::SeriesData> Reader::Series(const engine::SeriesQuery& query) {
   if (absl::Status status = CheckQuery(query); !status.ok()) return status;
   SeriesBuilder builder(query);
+  engine::SeriesData data;
   const absl::Status status = InTransaction([&]() -> absl::Status {
     const absl::StatusOr<int64_t> number = NumberOf(query.run);
     if (!number.ok()) return number.status();
-    const absl::StatusOr<std::map<model::AttemptId, ModelSize>> sizes = SizesOf(db_.get(), *number);
+    const absl::StatusOr<int64_t> dropped =
+        db_->Number("SELECT reports_dropped FROM runs WHERE number=" + std::to_string(*number));
+    if (!dropped.ok()) return dropped.status();
+    data.notes.reports_dropped = static_cast<uint64_t>(*dropped);
+    const absl::Status chunks = SeriesOfChunks(*number, query, &builder, &data.notes);
+    if (!chunks.ok()) return chunks;
+    const absl::StatusOr<ModelSizes> sizes = SizesOf(db_.get(), *number);
     if (!sizes.ok()) return sizes.status();
-    const auto size_of = [&sizes](const model::AttemptId& attempt) {
-      const auto it = sizes->find(attempt);
-      return it == sizes->end() ? ModelSize{} : it->second;
-    };
-    absl::StatusOr<Statement> rows = db_->Prepare(
-        "SELECT id, attempt, length(bytes) FROM chunks WHERE run=?1 AND step_max >= ?2 AND step_min <= ?3 ORDER BY id");
-    if (!rows.ok()) return rows.status();
-    const model::Step from = query.from_step.value_or(std::numeric_limits<model::Step>::min());
-    const model::Step to = query.to_step.value_or(std::numeric_limits<model::Step>::max());
-    for (rows->Bind(*number, from, to); rows->Step();) {
-      const int64_t id = rows->Int(0);
-      const absl::StatusOr<ChunkColumn> column = ReadColumn(
-          [&](size_t at, size_t size, char* out) { return db_->ReadBlob("chunks", "bytes", id, at, size, out); },
-          static_cast<size_t>(rows->Int(2)), query.signal, query.user_name);
-      if (!column.ok()) return column.status();
-      const ModelSize size = size_of(IdOf(rows->Bytes(1)));
-      builder.Take(*column, size.layers, size.heads);
-    }
-    if (!rows->status().ok()) return rows->status();
-    return ForEachTailReport(*number, [&](const model::AttemptId& attempt, const model::Report& report) {
-      const ModelSize size = size_of(attempt);
+    return ForEachTailReport(*number, [&](const model::AttemptId& attempt, const model::Report& report, int64_t) {
+      const ModelSize size = SizeOf(*sizes, attempt);
       builder.Take(report, size.layers, size.heads);
       return true;
     });
   });
   if (!status.ok()) return status;
-  return builder.Points();
+  absl::StatusOr<std::vector<engine::SeriesPoint>> points = builder.Points();
+  if (!points.ok()) return points.status();
+  data.points = *std::move(points);
+  return data;
 }
 
-absl::Status Reader::ForEachTailReport(
-    int64_t run, const std::function<bool(const model::AttemptId&, const model::Report&)>& take) {
+absl::Status Reader::ForEachTailReport(int64_t run, const TakeTail& take) {
   absl::StatusOr<Statement> rows = db_->Prepare("SELECT event FROM tail WHERE run=?1 ORDER BY id");
   if (!rows.ok()) return rows.status();
   engine::Event event;
   for (rows->Bind(run); rows->Step();) {
     if (!engine::Decode(rows->Bytes(0), &event)) continue;
     const auto* report = std::get_if<engine::ReportEvent>(&event.body);
-    if (report != nullptr && report->report.sequence > 0 && !take(report->attempt, report->report)) break;
+    if (report == nullptr || report->report.sequence == 0) continue;
+    if (!take(report->attempt, report->report, event.at.unix_ms)) break;
   }
   return rows->status();
 }
 
-// The next chunk that has something in it. Reports of the tail move into chunks in their order, so what a page took
-// from the tail is, later, the first of the chunks after its cursor: `skip` of them.
+// The next chunk that has something in it. Reports are counted through the whole run, so a cursor means the same whether
+// what comes after it lies in the tail or, later, in a chunk, and whatever retention has done before it.
 absl::Status Reader::PageOfChunks(int64_t run, const engine::ReportQuery& query, engine::ReportPage* page, bool* full) {
   absl::StatusOr<Statement> rows = db_->Prepare(
-      "SELECT id, attempt, bytes, step_min, step_max FROM chunks NOT INDEXED WHERE id > ?2 AND run=?1 ORDER BY id");
+      "SELECT attempt, bytes, step_min, step_max, first, reports, tier FROM history JOIN chunks ON id=chunk "
+      "WHERE history.run=?1 AND first > ?2 - ?3 AND first + reports > ?2 ORDER BY first");
   if (!rows.ok()) return rows.status();
   size_t passed = 0;
-  for (rows->Bind(run, page->next.chunk); rows->Step();) {
-    const bool outside = rows->Int(4) < query.from_step.value_or(rows->Int(4)) ||
-                         rows->Int(3) > query.to_step.value_or(rows->Int(3));
-    if (!outside || page->next.skip > 0) {
-      if (absl::Status status = UnpackChunk(rows->Bytes(2), &page->reports); !status.ok()) return status;
-      const size_t drop = std::min<uint64_t>(page->next.skip, page->reports.size());
-      page->reports.erase(page->reports.begin(), page->reports.begin() + static_cast<std::ptrdiff_t>(drop));
-      page->next.skip -= drop;
-      std::erase_if(page->reports, [&query](const model::Report& report) { return !InSteps(query, report.step); });
+  for (rows->Bind(run, page->next.report, kChunkReportsMax); rows->Step();) {
+    const auto first = static_cast<uint64_t>(rows->Int(4)), end = first + static_cast<uint64_t>(rows->Int(5));
+    if (first > page->next.report) page->reports_lost += first - page->next.report;
+    const uint64_t drop = std::max(first, page->next.report) - first;
+    const bool outside = rows->Int(3) < query.from_step.value_or(rows->Int(3)) ||
+                         rows->Int(2) > query.to_step.value_or(rows->Int(2));
+    page->next.report = end;
+    if (!outside) {
+      ChunkContent content;
+      const absl::Status status = UnpackChunk(rows->Bytes(1), &content);
+      if (!status.ok() && !absl::IsDataLoss(status)) return status;
+      if (!status.ok()) page->reports_lost += end - first - drop;
+      for (size_t i = drop; status.ok() && i < content.reports.size(); ++i) {
+        if (!InSteps(query, content.reports[i].step)) continue;
+        page->reports.push_back(std::move(content.reports[i]));
+        page->arrived_unix_ms.push_back(content.arrived_unix_ms[i]);
+      }
     }
-    page->next.chunk = rows->Int(0);
-    page->attempt = IdOf(rows->Bytes(1));
+    page->attempt = IdOf(rows->Bytes(0));
+    page->resolution = static_cast<engine::Resolution>(rows->Int(6));
     *full = !page->reports.empty() || ++passed == kChunksPassedMax;
     if (*full) return absl::OkStatus();
   }
@@ -349,19 +337,25 @@ absl::Status Reader::PageOfChunks(int64_t run, const engine::ReportQuery& query,
 }
 
 absl::Status Reader::PageOfTail(int64_t run, const engine::ReportQuery& query, engine::ReportPage* page) {
-  uint64_t seen = 0;
+  const absl::StatusOr<int64_t> before = db_->Number("SELECT reports FROM runs WHERE number=" + std::to_string(run));
+  if (!before.ok()) return before.status();
+  auto seen = static_cast<uint64_t>(*before);
+  if (seen > page->next.report) page->reports_lost += seen - page->next.report;
+  page->next.report = std::max(page->next.report, seen);
+  page->resolution = engine::Resolution::kFull;
   page->end = true;
-  return ForEachTailReport(run, [&](const model::AttemptId& attempt, const model::Report& report) {
-    if (seen++ < page->next.skip) return true;
+  return ForEachTailReport(run, [&](const model::AttemptId& attempt, const model::Report& report, int64_t arrived) {
+    if (seen++ < page->next.report) return true;
     const bool wanted = InSteps(query, report.step);
     if (page->reports.size() == kChunkReportsMax || (wanted && !page->reports.empty() && attempt != page->attempt)) {
       page->end = false;
       return false;
     }
-    page->next.skip = seen;
+    page->next.report = seen;
     if (!wanted) return true;
     page->attempt = attempt;
     page->reports.push_back(report);
+    page->arrived_unix_ms.push_back(arrived);
     return true;
   });
 }
@@ -407,14 +401,14 @@ absl::Status Reader::ForEachReport(const std::string& run, const TakeReport& tak
     if (!number.ok()) return number.status();
     absl::StatusOr<Statement> rows = db_->Prepare("SELECT attempt, bytes FROM chunks WHERE run=?1 ORDER BY id");
     if (!rows.ok()) return rows.status();
-    std::vector<model::Report> reports;
+    ChunkContent content;
     for (rows->Bind(*number); rows->Step();) {
-      if (absl::Status status = UnpackChunk(rows->Bytes(1), &reports); !status.ok()) return status;
+      if (absl::Status status = UnpackChunk(rows->Bytes(1), &content); !status.ok()) return status;
       const model::AttemptId attempt = IdOf(rows->Bytes(0));
-      for (const model::Report& report : reports) take(attempt, report);
+      for (const model::Report& report : content.reports) take(attempt, report);
     }
     if (!rows->status().ok()) return rows->status();
-    return ForEachTailReport(*number, [&take](const model::AttemptId& attempt, const model::Report& report) {
+    return ForEachTailReport(*number, [&take](const model::AttemptId& attempt, const model::Report& report, int64_t) {
       take(attempt, report);
       return true;
     });

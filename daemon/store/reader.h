@@ -15,6 +15,8 @@
 
 namespace gyrostat::store {
 
+class SeriesBuilder;
+
 class Reader {
  public:
   static absl::StatusOr<std::unique_ptr<Reader>> Open(const std::string& path);
@@ -25,7 +27,7 @@ class Reader {
   absl::StatusOr<std::vector<engine::History::FindingRow>> Findings(const std::string& run);
   absl::StatusOr<std::vector<engine::History::EpisodeRow>> Episodes(const std::string& run);
   absl::StatusOr<std::vector<engine::History::InterventionRow>> Interventions(const std::string& run);
-  absl::StatusOr<std::vector<engine::SeriesPoint>> Series(const engine::SeriesQuery& query);
+  absl::StatusOr<engine::SeriesData> Series(const engine::SeriesQuery& query);
 
   absl::StatusOr<engine::ReportPage> Reports(const engine::ReportQuery& query, const engine::ReportCursor& from);
   absl::StatusOr<model::Hello> HelloOf(const std::string& run, const model::AttemptId& attempt);
@@ -44,8 +46,11 @@ class Reader {
   // Runs `read` between BEGIN and COMMIT.
   absl::Status InTransaction(const std::function<absl::Status()>& read);
   // Calls `take` while it returns true.
-  absl::Status ForEachTailReport(int64_t run,
-                                 const std::function<bool(const model::AttemptId&, const model::Report&)>& take);
+  using TakeTail =
+      std::function<bool(const model::AttemptId& attempt, const model::Report& report, int64_t arrived_unix_ms)>;
+  absl::Status ForEachTailReport(int64_t run, const TakeTail& take);
+  absl::Status SeriesOfChunks(int64_t run, const engine::SeriesQuery& query, SeriesBuilder* builder,
+                              engine::HistoryNotes* notes);
   absl::Status PageOfChunks(int64_t run, const engine::ReportQuery& query, engine::ReportPage* page, bool* full);
   absl::Status PageOfTail(int64_t run, const engine::ReportQuery& query, engine::ReportPage* page);
   template <class T>

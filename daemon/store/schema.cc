@@ -165,6 +165,30 @@ CREATE TABLE episodes(
   PRIMARY KEY(run, id));
 ALTER TABLE findings ADD COLUMN episode INTEGER;  -- NULL: it belongs to none.
 )sql",
+    // Chunks themselves stay as they are: gigabytes are not written again for what is said of them. That a chunk of
+    // before holds fewer reports than its sequence numbers span makes `first` too large by some, and harms nothing.
+    R"sql(
+ALTER TABLE runs ADD COLUMN reports INTEGER NOT NULL DEFAULT 0;          -- That became chunks, in all.
+ALTER TABLE runs ADD COLUMN reports_dropped INTEGER NOT NULL DEFAULT 0;  -- Of those, by retention.
+CREATE TABLE history(               -- What is known of a chunk without opening it.
+  chunk INTEGER PRIMARY KEY REFERENCES chunks,
+  run INTEGER NOT NULL REFERENCES runs,
+  tier INTEGER NOT NULL,            -- engine::Resolution.
+  first INTEGER NOT NULL,           -- How many reports of the run lie before it.
+  reports INTEGER NOT NULL,
+  size INTEGER NOT NULL,            -- Bytes.
+  unix_ms INTEGER NOT NULL,         -- When its newest report came.
+  damaged INTEGER NOT NULL DEFAULT 0);
+INSERT INTO history(chunk, run, tier, first, reports, size, unix_ms)
+  SELECT id, run, 0, sum(n) OVER (PARTITION BY run ORDER BY id) - n, n, size, began FROM (
+    SELECT chunks.id, chunks.run, min(max(last_sequence - first_sequence + 1, 1), 64) AS n, length(bytes) AS size,
+      coalesce(ended_unix_ms, attempts.began_unix_ms, runs.began_unix_ms) AS began
+    FROM chunks JOIN runs ON runs.number=chunks.run
+    LEFT JOIN attempts ON attempts.run=chunks.run AND attempts.attempt=chunks.attempt);
+UPDATE runs SET reports=coalesce((SELECT max(first + reports) FROM history WHERE history.run=runs.number), 0);
+CREATE UNIQUE INDEX history_by_place ON history(run, first);
+CREATE INDEX history_by_tier ON history(run, tier, first);
+)sql",
 };
 constexpr int64_t kVersion = std::size(kMigrations);
 

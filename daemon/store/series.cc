@@ -27,14 +27,17 @@ absl::Status CheckQuery(const engine::SeriesQuery& query) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<size_t>> IndicesOf(const engine::SeriesQuery& query, size_t size, uint32_t layers,
-                                              uint32_t heads) {
-  const model::SignalInfo* info = model::FindSignal(query.signal);
-  size_t per_layer = 1;
+size_t HeadsPerLayer(model::Signal signal, size_t size, uint32_t layers, uint32_t heads) {
+  const model::SignalInfo* info = model::FindSignal(signal);
   const bool has_heads = info != nullptr && (info->shape == model::Shape::kLayerHead ||
                                              (info->shape == model::Shape::kLayerOrLayerHead && size != layers));
-  // Without a spec the array counts as one layer.
-  if (has_heads) per_layer = heads > 0 ? heads : layers > 0 && size % layers == 0 ? size / layers : size;
+  if (!has_heads) return 1;
+  return heads > 0 ? heads : layers > 0 && size % layers == 0 ? size / layers : size;
+}
+
+absl::StatusOr<std::vector<size_t>> IndicesOf(const engine::SeriesQuery& query, size_t size, uint32_t layers,
+                                              uint32_t heads) {
+  const size_t per_layer = HeadsPerLayer(query.signal, size, layers, heads);
   if (per_layer == 0) return std::vector<size_t>();
   const size_t layers_there = size / per_layer;
   if (query.layer && *query.layer >= layers_there) return NoSuch(query, "layer", *query.layer, layers_there);

@@ -63,12 +63,17 @@ struct Store::Impl {
   Impl(std::unique_ptr<DataDir> data_dir, const std::string& path, const StoreOptions& options)
       : dir(std::move(data_dir)), readers(path), queue(options.queue_capacity_entries) {}
 
+  // What waits to be written comes first; old history is worked on in between, a chunk at a time.
   void Loop() {
     std::vector<engine::JournalEntry> batch;
-    while (queue.PopAllUntil(base::SystemClock().Now() + kIdle, &batch)) {
+    bool more = true;  // Retention may have something to do.
+    while (queue.PopAllUntil(base::SystemClock().Now() + (more ? base::Milliseconds(0) : kIdle), &batch)) {
       probe.queue_entries.Set(static_cast<int64_t>(batch.size()));
+      for (const engine::JournalEntry& entry : batch)
+        if (entry.snapshot) retention->Touch(entry.run_number);
       if (!batch.empty()) writer->Write(batch);
       batch.clear();
+      more = retention->Step();
     }
     probe.queue_entries.Set(0);
   }
@@ -94,6 +99,7 @@ struct Store::Impl {
   const std::unique_ptr<DataDir> dir;
   std::unique_ptr<Db> db;  // The writer's.
   std::unique_ptr<Writer> writer;
+  std::unique_ptr<Retention> retention;
   ReaderPool readers;
   base::BoundedQueue<engine::JournalEntry> queue;
   std::thread thread;
@@ -113,6 +119,11 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(const StoreOptions& options) 
   absl::StatusOr<std::unique_ptr<Writer>> writer = Writer::Open(impl->db.get(), &impl->probe);
   if (!writer.ok()) return Explain(writer.status(), path);
   impl->writer = *std::move(writer);
+  absl::StatusOr<std::unique_ptr<Retention>> retention =
+      Retention::Open(impl->db.get(), options.retention, &impl->probe,
+                      options.clock != nullptr ? options.clock : &base::SystemClock());
+  if (!retention.ok()) return Explain(retention.status(), path);
+  impl->retention = *std::move(retention);
   if (absl::Status status = store::VerifyAudit(impl->db.get()); !status.ok())
     base::LogError("the audit does not verify", {{"path", path}, {"reason", std::string(status.message())}});
   impl->thread = std::thread([raw = impl.get()] { raw->Loop(); });
@@ -146,8 +157,10 @@ absl::StatusOr<std::vector<Store::EpisodeRow>> Store::Episodes(const std::string
 absl::StatusOr<std::vector<Store::InterventionRow>> Store::Interventions(const std::string& run) {
   return impl_->Explained(impl_->With([&](Reader& reader) { return reader.Interventions(run); }));
 }
-absl::StatusOr<std::vector<engine::SeriesPoint>> Store::Series(const engine::SeriesQuery& query) {
-  return impl_->Explained(impl_->With([&](Reader& reader) { return reader.Series(query); }));
+absl::StatusOr<engine::SeriesData> Store::Series(const engine::SeriesQuery& query) {
+  auto series = impl_->Explained(impl_->With([&](Reader& reader) { return reader.Series(query); }));
+  if (series.ok() && series->notes.chunks_damaged > 0) impl_->probe.damaged_reads_total.Add();
+  return series;
 }
 absl::StatusOr<engine::ReportPage> Store::Reports(const engine::ReportQuery& query,
                                                   const engine::ReportCursor& from) {

@@ -15,12 +15,15 @@
 #include "engine/ports.h"
 #include "store/probe.h"
 #include "store/reader.h"
+#include "store/retention.h"
 
 namespace gyrostat::store {
 
 struct StoreOptions {
   std::string data_dir;
   uint32_t queue_capacity_entries = 1024;  // Full: Append waits for the writer. [16, 1e6].
+  RetentionOptions retention;
+  const base::Clock* clock = nullptr;  // Of retention. Null: the system's.
 };
 
 // Thread-safe.
@@ -41,7 +44,7 @@ class Store : public engine::Journal, public engine::History {
   absl::StatusOr<std::vector<FindingRow>> Findings(const std::string& run) override;
   absl::StatusOr<std::vector<EpisodeRow>> Episodes(const std::string& run) override;
   absl::StatusOr<std::vector<InterventionRow>> Interventions(const std::string& run) override;
-  absl::StatusOr<std::vector<engine::SeriesPoint>> Series(const engine::SeriesQuery& query) override;
+  absl::StatusOr<engine::SeriesData> Series(const engine::SeriesQuery& query) override;
   absl::StatusOr<engine::ReportPage> Reports(const engine::ReportQuery& query,
                                              const engine::ReportCursor& from) override;
   absl::StatusOr<model::Hello> HelloOf(const std::string& run, const model::AttemptId& attempt) override;

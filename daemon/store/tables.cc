@@ -99,6 +99,10 @@ absl::Status Tables::Prepare() {
       {&insert_chunk_,
        "INSERT INTO chunks(run, attempt, first_sequence, last_sequence, step_min, step_max, bytes) "
        "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)"},
+      {&insert_place_,
+       "INSERT INTO history(chunk, run, tier, first, reports, size, unix_ms) "
+       "SELECT last_insert_rowid(), number, ?2, reports, ?3, ?4, ?5 FROM runs WHERE number=?1"},
+      {&count_reports_, "UPDATE runs SET reports=reports + ?2 WHERE number=?1"},
   };
   for (const auto& [statement, sql] : all) {
     absl::StatusOr<Statement> prepared = db_->Prepare(sql);
@@ -235,14 +239,23 @@ absl::Status Tables::WriteSnapshot(uint64_t run, const std::string& snapshot) {
 
 absl::Status Tables::WriteChunks(uint64_t run) {
   std::vector<model::Report> reports;
+  std::vector<int64_t> arrived;
   model::AttemptId attempt;
   const auto flush = [&]() -> absl::Status {
     if (reports.empty()) return absl::OkStatus();
     const auto [first, last] = std::ranges::minmax_element(reports, {}, &model::Report::step);
-    const std::string bytes = PackChunk(reports);
-    absl::Status status = insert_chunk_.Run(run, Id(attempt), reports.front().sequence, reports.back().sequence,
-                                            first->step, last->step, Blob{bytes});
+    const std::string bytes = PackChunk(reports, arrived);
+    const absl::Status status = InOrder(
+        [&] {
+          return insert_chunk_.Run(run, Id(attempt), reports.front().sequence, reports.back().sequence, first->step,
+                                   last->step, Blob{bytes});
+        },
+        [&] {
+          return insert_place_.Run(run, engine::Resolution::kFull, reports.size(), bytes.size(), arrived.back());
+        },
+        [&] { return count_reports_.Run(run, reports.size()); });
     reports.clear();
+    arrived.clear();
     return status;
   };
   engine::Event event;
@@ -254,6 +267,7 @@ absl::Status Tables::WriteChunks(uint64_t run) {
     if (report->attempt != attempt || reports.size() == kChunkReportsMax) status = flush();
     attempt = report->attempt;
     reports.push_back(std::move(report->report));
+    arrived.push_back(event.at.unix_ms);
   }
   select_events_.Restart();
   return InOrder([&] { return status; }, [&] { return select_events_.status(); }, flush);

@@ -49,7 +49,8 @@ class Tables {
   Statement upsert_finding_, upsert_episode_, join_episode_, insert_decision_;
   Statement select_intervention_, upsert_intervention_, insert_order_, insert_ack_;
   Statement last_hash_, insert_audit_;
-  Statement insert_event_, select_events_, delete_events_, upsert_snapshot_, insert_chunk_, upsert_mode_limit_;
+  Statement insert_event_, select_events_, delete_events_, upsert_snapshot_, upsert_mode_limit_;
+  Statement insert_chunk_, insert_place_, count_reports_;
 };
 
 }  // namespace gyrostat::store

@@ -112,7 +112,8 @@ Story StoryOf(Daemon* daemon, testing::FakeOutbox* outbox) {
   engine::SeriesQuery query;
   query.run = kScriptedRun;
   query.signal = model::Signal::kGradNorm;
-  for (const auto& point : Ok(daemon->store->Series(query))) story.grad_norm.emplace_back(point.step, point.value);
+  for (const auto& point : Ok(daemon->store->Series(query)).points)
+    story.grad_norm.emplace_back(point.step, point.value);
   story.view = BytesOfView(**daemon->engine.FindRun(kScriptedRun));
   EXPECT_TRUE(daemon->store->VerifyAudit().ok());
   return story;

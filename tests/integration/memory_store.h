@@ -72,15 +72,15 @@ class MemoryStore final : public engine::Journal, public engine::History {
     return rows;
   }
   // Scalars only: what reading blocks back means is store/'s own test.
-  absl::StatusOr<std::vector<engine::SeriesPoint>> Series(const engine::SeriesQuery& query) override {
+  absl::StatusOr<engine::SeriesData> Series(const engine::SeriesQuery& query) override {
     base::MutexLock lock(mutex_);
-    std::vector<engine::SeriesPoint> points;
+    engine::SeriesData data;
     for (const model::Report& report : reports_[query.run]) {
       if (query.from_step && report.step < *query.from_step) continue;
       if (query.to_step && report.step > *query.to_step) continue;
-      if (report.Has(query.signal)) points.push_back({report.step, report.Scalar(query.signal)});
+      if (report.Has(query.signal)) data.points.push_back({report.step, report.Scalar(query.signal)});
     }
-    return points;
+    return data;
   }
   // Pages of three. The steps asked for are store/'s own matter.
   absl::StatusOr<engine::ReportPage> Reports(const engine::ReportQuery& query,
@@ -89,9 +89,10 @@ class MemoryStore final : public engine::Journal, public engine::History {
     const std::vector<model::Report>& all = reports_[query.run];
     engine::ReportPage page;
     page.attempt = hellos_[query.run].attempt;
-    size_t at = static_cast<size_t>(from.skip);
+    size_t at = static_cast<size_t>(from.report);
     for (; at < all.size() && page.reports.size() < 3; ++at) page.reports.push_back(all[at]);
-    page.next.skip = at;
+    page.arrived_unix_ms.assign(page.reports.size(), 0);
+    page.next.report = at;
     page.end = at == all.size();
     ++pages_read_;
     return page;

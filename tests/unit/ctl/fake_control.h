@@ -37,6 +37,7 @@ class FakeControl : public Control {
   v1::SetModeRequest mode;
   v1::Mode start_mode = v1::OBSERVE;  // Of new runs, once SetMode was called.
   v1::GetSeriesRequest asked_series;
+  v1::HistoryNotes notes;
   v1::WatchRequest watched;
   v1::ExportRequest exported;
 
@@ -76,12 +77,12 @@ class FakeControl : public Control {
     return Or(response);
   }
   absl::StatusOr<v1::GetStatusResponse> GetStatus() override { return Or(v1::GetStatusResponse()); }
-  absl::Status GetSeries(const v1::GetSeriesRequest& request,
-                         const std::function<void(int64_t, double)>& point) override {
+  absl::StatusOr<v1::HistoryNotes> GetSeries(const v1::GetSeriesRequest& request,
+                                             const std::function<void(int64_t, double)>& point) override {
     asked_series = request;
     if (!failure.ok()) return failure;
     for (const auto& [step, value] : series) point(step, value);
-    return absl::OkStatus();
+    return notes;
   }
   absl::Status Export(const v1::ExportRequest& request,
                       const std::function<bool(const v1::ExportChunk&)>& take) override {

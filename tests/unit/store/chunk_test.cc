@@ -7,6 +7,7 @@
 #include <limits>
 #include <random>
 
+#include "support/old_chunk.h"
 #include "support/plain_run.h"
 
 namespace gyrostat::store {
@@ -49,17 +50,61 @@ TEST(Chunk, BringsBackEveryBit) {
   reports[8].epoch = 1;
   reports[8].step = -3;
   reports[9].dropped_hot = 7;
-  std::vector<Report> back;
+  ChunkContent back;
   ASSERT_TRUE(UnpackChunk(PackChunk(reports), &back).ok());
-  ASSERT_EQ(back.size(), reports.size());
-  for (size_t i = 0; i < reports.size(); ++i) EXPECT_EQ(BytesOf(back[i]), BytesOf(reports[i])) << i;
+  ASSERT_EQ(back.reports.size(), reports.size());
+  for (size_t i = 0; i < reports.size(); ++i) EXPECT_EQ(BytesOf(back.reports[i]), BytesOf(reports[i])) << i;
+  EXPECT_EQ(back.arrived_unix_ms, std::vector<int64_t>(64, 0));
+}
+
+TEST(Chunk, KeepsWhenReportsArrived) {
+  const std::vector<int64_t> arrived = {1'700'000'000'000, 1'700'000'000'250, 1'699'999'999'000};
+  ChunkContent back;
+  ASSERT_TRUE(UnpackChunk(PackChunk(Sample(3), arrived), &back).ok());
+  EXPECT_EQ(back.arrived_unix_ms, arrived);
+}
+
+// Of an array with holes only what is there takes room; nothing of it changes.
+TEST(Chunk, HoldsWhatIsLeftOfAnArrayInLittleRoom) {
+  std::vector<Report> dense = Sample(64), reports = Sample(64);
+  std::mt19937 random(7);
+  for (size_t r = 0; r < reports.size(); ++r) {
+    std::vector<float>& array = reports[r].MutableArray(Signal::kAttnLogitMax);
+    array.assign(r == 5 ? 100 : 4096, model::kAbsent);
+    for (float& value : array)
+      if (random() % 50 == 0) value = static_cast<float>(random() % 1000);
+    dense[r].MutableArray(Signal::kAttnLogitMax).resize(4096);
+    for (float& value : dense[r].MutableArray(Signal::kAttnLogitMax)) value = static_cast<float>(random() % 1000);
+  }
+  reports[6].MutableArray(Signal::kAttnLogitMax).clear();
+  const std::string bytes = PackChunk(reports);
+  EXPECT_LT(bytes.size() * 10, PackChunk(dense).size());
+  ChunkContent back;
+  ASSERT_TRUE(UnpackChunk(bytes, &back).ok());
+  for (size_t i = 0; i < reports.size(); ++i) EXPECT_EQ(BytesOf(back.reports[i]), BytesOf(reports[i])) << i;
+  const auto column = ReadColumn(ReadFrom(bytes), bytes.size(), Signal::kAttnLogitMax, "");
+  ASSERT_TRUE(column.ok()) << column.status();
+  EXPECT_TRUE(column->sparse);
+  for (const ChunkColumn::Kept& kept : column->kept)
+    EXPECT_EQ(kept.value, reports[kept.report].Array(Signal::kAttnLogitMax)[kept.index]);
+}
+
+TEST(Chunk, ReadsChunksOfBeforeThereWereChecksums) {
+  const std::vector<Report> reports = Sample(64);
+  const std::string bytes = testing::AsOldChunk(PackChunk(reports));
+  ChunkContent back;
+  ASSERT_TRUE(UnpackChunk(bytes, &back).ok());
+  for (size_t i = 0; i < reports.size(); ++i) EXPECT_EQ(BytesOf(back.reports[i]), BytesOf(reports[i])) << i;
+  const auto loss = ReadColumn(ReadFrom(bytes), bytes.size(), Signal::kLoss, "");
+  ASSERT_TRUE(loss.ok()) << loss.status();
+  EXPECT_EQ(loss->values[63], reports[63].Scalar(Signal::kLoss));
 }
 
 TEST(Chunk, HoldsASingleEmptyReport) {
-  std::vector<Report> back;
+  ChunkContent back;
   ASSERT_TRUE(UnpackChunk(PackChunk(std::vector<Report>(1)), &back).ok());
-  ASSERT_EQ(back.size(), 1u);
-  EXPECT_EQ(BytesOf(back[0]), BytesOf(Report()));
+  ASSERT_EQ(back.reports.size(), 1u);
+  EXPECT_EQ(BytesOf(back.reports[0]), BytesOf(Report()));
 }
 
 TEST(Chunk, ReadsOneSignalWithoutTheOthers) {
@@ -98,20 +143,31 @@ TEST(Chunk, SaysWhereASignalIsMissing) {
 
 TEST(Chunk, RefusesEveryTruncation) {
   const std::string bytes = PackChunk(Sample(4));
-  std::vector<Report> back;
+  ChunkContent back;
   for (size_t size = 0; size < bytes.size(); ++size) {
     const absl::Status status = UnpackChunk(std::string_view(bytes).substr(0, size), &back);
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << "at " << size;
   }
 }
 
-TEST(Chunk, SurvivesEveryFlippedByte) {
-  const std::string bytes = PackChunk(Sample(8));
-  std::vector<Report> back;
+TEST(Chunk, SeesEveryFlippedByte) {
+  const std::string bytes = PackChunk(Sample(8), std::vector<int64_t>(8, 1'700'000'000'000));
+  ChunkContent back;
   for (size_t i = 0; i < bytes.size(); ++i) {
     std::string bad = bytes;
     bad[i] = static_cast<char>(bad[i] ^ 0x55);
-    const absl::Status status = UnpackChunk(bad, &back);  // Wrong values go unseen; wrong sizes must not.
+    EXPECT_EQ(UnpackChunk(bad, &back).code(), absl::StatusCode::kDataLoss) << "at " << i;
+  }
+}
+
+// Those of before have no checksums: wrong values go unseen, wrong sizes must not.
+TEST(Chunk, SurvivesEveryFlippedByteOfAnOldOne) {
+  const std::string bytes = testing::AsOldChunk(PackChunk(Sample(8)));
+  ChunkContent back;
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    std::string bad = bytes;
+    bad[i] = static_cast<char>(bad[i] ^ 0x55);
+    const absl::Status status = UnpackChunk(bad, &back);
     EXPECT_TRUE(status.ok() || status.code() == absl::StatusCode::kDataLoss) << status;
   }
 }

@@ -103,7 +103,9 @@ TEST_F(StoreEpisodes, ADatabaseFromBeforeEpisodesGoesOn) {
   store_.reset();
   sqlite3* db = nullptr;
   ASSERT_EQ(sqlite3_open(temp_.File("gyrostat.db").c_str(), &db), SQLITE_OK);
-  const char* back = "DROP TABLE episodes; ALTER TABLE findings DROP COLUMN episode; PRAGMA user_version=2";
+  const char* back =
+      "DROP TABLE history; ALTER TABLE runs DROP COLUMN reports; ALTER TABLE runs DROP COLUMN reports_dropped; "
+      "DROP TABLE episodes; ALTER TABLE findings DROP COLUMN episode; PRAGMA user_version=2";
   EXPECT_EQ(sqlite3_exec(db, back, nullptr, nullptr, nullptr), SQLITE_OK);
   sqlite3_close(db);
   Reopen();

@@ -87,7 +87,7 @@ std::vector<engine::SeriesPoint> Points(Store* store, model::Signal signal) {
   query.signal = signal;
   const auto points = store->Series(query);
   EXPECT_TRUE(points.ok()) << points.status();
-  return points.ok() ? *points : std::vector<engine::SeriesPoint>();
+  return points.ok() ? points->points : std::vector<engine::SeriesPoint>();
 }
 
 class StoreTest : public ::testing::Test {
