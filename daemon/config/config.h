@@ -15,6 +15,7 @@
 #include "rpc/server.h"
 #include "store/store.h"
 #include "telemetry/metrics.h"
+#include "telemetry/remote_write.h"
 #include "web/server.h"
 
 namespace gyrostat::config {
@@ -27,6 +28,7 @@ struct Config {
   store::StoreOptions store;  // Its data_dir is unused: the one above counts.
   rpc::ServerOptions rpc;
   telemetry::MetricsOptions telemetry;
+  telemetry::RemoteWriteOptions remote_write;
   web::ServerOptions web;
 };
 

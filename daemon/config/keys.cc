@@ -122,6 +122,50 @@ void AppendTelemetryKeys(std::vector<Key>* keys) {
       [](auto& c) -> auto& { return c.telemetry.silent_ttl; }, Change::kRestart));
 }
 
+std::vector<Choice<model::Signal>> SignalChoices() {
+  std::vector<Choice<model::Signal>> choices;
+  for (const model::SignalInfo& info : model::Signals()) choices.emplace_back(std::string(info.name), info.signal);
+  choices.emplace_back("user", model::Signal::kNone);
+  return choices;
+}
+
+void AppendRemoteWriteKeys(std::vector<Key>* keys) {
+  const auto text = [keys](const char* name, const char* description, const char* accepted,
+                           std::string (*problem)(const std::string&), auto get) {
+    keys->push_back(TextKey(name, description, accepted, problem, get, Change::kRestart));
+  };
+  text("remote_write.url",
+       "Where every value goes by Prometheus's remote write, such as http://HOST:8428/api/v1/write. Empty: nowhere.",
+       "a URL of http or https without credentials", telemetry::UrlProblem,
+       [](auto& c) -> auto& { return c.remote_write.endpoint.url; });
+  text("remote_write.token_file", "File with a bearer token; it is read for each request. Empty: none.", "a file",
+       PathProblem, [](auto& c) -> auto& { return c.remote_write.endpoint.token_file; });
+  text("remote_write.username", "Name for basic authentication, where there is no token_file.", "a name", PathProblem,
+       [](auto& c) -> auto& { return c.remote_write.endpoint.username; });
+  text("remote_write.password_file", "File with its password; it is read for each request.", "a file", PathProblem,
+       [](auto& c) -> auto& { return c.remote_write.endpoint.password_file; });
+  text("remote_write.ca_file", "Certificates that sign the endpoint's, PEM. Empty: the system's.", "a file",
+       PathProblem, [](auto& c) -> auto& { return c.remote_write.endpoint.ca_file; });
+  keys->push_back(ChoicesKey<model::Signal>(
+      "remote_write.signals", "What is sent; user: scalars under names of the job's own. Empty: everything.",
+      SignalChoices(), [](auto& c) -> auto& { return c.remote_write.signals; }, Change::kRestart));
+  keys->push_back(IntegerKey(
+      "remote_write.batch_samples", "Samples in one request, at most.", 100, 200000,
+      [](auto& c) -> auto& { return c.remote_write.batch_samples; }, Change::kRestart));
+  keys->push_back(DurationKey(
+      "remote_write.poll_ms", "How soon a new report is looked for.", 50, 60000, 1,
+      [](auto& c) -> auto& { return c.remote_write.poll; }, Change::kRestart));
+  keys->push_back(DurationKey(
+      "remote_write.timeout_ms", "Time for one request.", 100, 600000, 1,
+      [](auto& c) -> auto& { return c.remote_write.endpoint.timeout; }, Change::kRestart));
+  keys->push_back(DurationKey(
+      "remote_write.backoff_max_ms", "Longest wait before an endpoint that takes nothing is asked again.", 500, 600000,
+      1, [](auto& c) -> auto& { return c.remote_write.backoff_max; }, Change::kRestart));
+  keys->push_back(IntegerKey(
+      "remote_write.max_age_hours", "Reports that came earlier are not sent any more: passed over and counted.", 1,
+      87600, [](auto& c) -> auto& { return c.remote_write.max_age_hours; }, Change::kRestart));
+}
+
 void AppendWebKeys(std::vector<Key>* keys) {
   keys->push_back(IntegerKey(
       "web.threads", "HTTP requests answered at the same time.", 1, 64,
@@ -144,6 +188,7 @@ std::vector<Key> MakeKeys() {
   AppendHistoryKeys(&keys);
   AppendRpcKeys(&keys);
   AppendTelemetryKeys(&keys);
+  AppendRemoteWriteKeys(&keys);
   AppendWebKeys(&keys);
   return keys;
 }

@@ -123,6 +123,7 @@ struct ReportCursor {
   uint64_t report = 0;  // How many reports of the run lie before it, those that are kept no longer included.
 };
 struct ReportPage {
+  uint64_t run_number = 0;             // Within the data directory: a name that was given away has another one.
   model::AttemptId attempt;            // Of all of them.
   std::vector<model::Report> reports;  // At most some dozens; may be empty where more follow.
   std::vector<int64_t> arrived_unix_ms;  // When each came; 0: not known (it was stored before that was kept).

@@ -100,6 +100,28 @@ void AppendOutside(const Probes& p, Metrics* out) {
                   &p.service.last_reload_successful, {}});
 }
 
+void AppendRemote(const telemetry::RemoteProbe& p, Metrics* out) {
+  out->push_back({"gyrostat_telemetry_remote_samples_total", "Samples that the endpoint took.", &p.samples_total, {}});
+  out->push_back({"gyrostat_telemetry_remote_requests_total", "Requests that the endpoint took.", &p.requests_total, {}});
+  out->push_back({"gyrostat_telemetry_remote_bytes_total", "Bytes of those requests, packed.", &p.bytes_total, {}});
+  out->push_back({"gyrostat_telemetry_remote_retries_total", "Requests sent again.", &p.retries_total, {}});
+  out->push_back({"gyrostat_telemetry_remote_samples_rejected_total",
+                  "Samples dropped because the endpoint called their request no good.", &p.samples_rejected_total, {}});
+  out->push_back({"gyrostat_telemetry_remote_reports_lost_total",
+                  "Reports dropped or damaged in the history before they were sent.", &p.reports_lost_total, {}});
+  out->push_back({"gyrostat_telemetry_remote_reports_too_old_total",
+                  "Reports passed over because they are older than remote_write.max_age_hours.",
+                  &p.reports_too_old_total, {}});
+  out->push_back({"gyrostat_telemetry_remote_reports_untimed_total",
+                  "Reports passed over because an older gyrostatd kept no time for them.", &p.reports_untimed_total, {}});
+  out->push_back({"gyrostat_telemetry_remote_history_failures_total", "Reads of the history or of a cursor that failed.",
+                  &p.history_failures_total, {}});
+  out->push_back({"gyrostat_telemetry_remote_lag_seconds",
+                  "How long ago the newest report that was sent came, while others of its run wait.",
+                  &p.lag_milliseconds, {}, 1e-3});
+  out->push_back({"gyrostat_telemetry_remote_failing", "1 while the endpoint takes nothing.", &p.failing, {}});
+}
+
 }  // namespace
 
 Metrics OwnMetrics(const Probes& probes) {
@@ -108,6 +130,7 @@ Metrics OwnMetrics(const Probes& probes) {
   AppendRpc(probes.rpc, &metrics);
   AppendStore(probes.store, &metrics);
   AppendOutside(probes, &metrics);
+  AppendRemote(probes.remote, &metrics);
   return metrics;
 }
 
@@ -117,8 +140,9 @@ std::string ListAllMetrics() {
   const store::Probe store;
   const telemetry::Probe telemetry;
   const web::Probe web;
+  const telemetry::RemoteProbe remote;
   const Probe service;
-  return telemetry::ListMetrics(OwnMetrics({engine, rpc, store, telemetry, web, service}));
+  return telemetry::ListMetrics(OwnMetrics({engine, rpc, store, telemetry, web, remote, service}));
 }
 
 }  // namespace gyrostat::service

@@ -20,6 +20,7 @@ struct Probes {
   const store::Probe& store;
   const telemetry::Probe& telemetry;
   const web::Probe& web;
+  const telemetry::RemoteProbe& remote;
   const Probe& service;
 };
 

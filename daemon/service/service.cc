@@ -17,8 +17,10 @@
 #include "rpc/stream_table.h"
 #include "service/front_page.h"
 #include "service/own_metrics.h"
+#include "store/cursor_file.h"
 #include "store/store.h"
 #include "telemetry/metrics.h"
+#include "telemetry/remote_write.h"
 #include "web/api.h"
 #include "web/event_streams.h"
 #include "web/guard.h"
@@ -75,7 +77,8 @@ struct Service::Impl {
         engine(c.engine, store.get(), &streams, k),
         metrics(c.telemetry,
                 {[this] { return engine.Runs(); }, Detectors(),
-                 OwnMetrics({engine.probe(), streams.probe(), store->probe(), telemetry_probe, web_probe, probe}),
+                 OwnMetrics({engine.probe(), streams.probe(), store->probe(), telemetry_probe, web_probe, remote_probe,
+                             probe}),
                  version},
                 &telemetry_probe, k),
         rpc(WithVersion(c.rpc, version), &engine, store.get(), &streams, k, [this] { return Status(); }),
@@ -153,11 +156,30 @@ struct Service::Impl {
     endpoints.http = http->endpoint().ToString();
     if (const absl::Status restored = engine.Restore(store.get()); !restored.ok()) return restored;
     engine.Start();
+    if (const absl::Status sending = StartRemoteWrite(); !sending.ok()) return sending;
     absl::StatusOr<std::string> grpc = rpc.Start();
     if (!grpc.ok()) return grpc.status();
     endpoints.grpc = *std::move(grpc);
     if (const absl::Status written = WriteEndpoints(config.data_dir, endpoints); !written.ok()) return written;
     readiness.Set("");
+    return absl::OkStatus();
+  }
+
+  absl::Status StartRemoteWrite() {
+    telemetry::RemoteWriteOptions options = config.remote_write;
+    if (options.endpoint.url.empty()) return absl::OkStatus();
+    options.endpoint.user_agent = "gyrostatd/" + version;
+    auto opened = store::CursorFile::Open(config.data_dir + "/remote_write.db");
+    if (!opened.ok()) return opened.status();
+    cursors = *std::move(opened);
+    remote_write = std::make_unique<telemetry::RemoteWrite>(
+        std::move(options),
+        telemetry::RemoteSources{
+            store.get(), [this] { return engine.Runs(); },
+            [this](const std::string& run) { return cursors->Load(run); },
+            [this](const std::string& run, const std::string& bytes) { return cursors->Save(run, bytes); }},
+        &remote_probe, clock);
+    remote_write->Start();
     return absl::OkStatus();
   }
 
@@ -167,6 +189,7 @@ struct Service::Impl {
     rpc.SetServing(false);
     rpc.Stop(kStreamDrain);
     engine.Stop();
+    if (remote_write) remote_write->Stop();
     store->Stop();
     if (http) http->Stop();
     events.Stop();
@@ -180,6 +203,7 @@ struct Service::Impl {
   Readiness readiness;
   Probe probe;
   telemetry::Probe telemetry_probe;
+  telemetry::RemoteProbe remote_probe;
   web::Probe web_probe;
   Endpoints endpoints;
   const std::unique_ptr<store::Store> store;
@@ -187,6 +211,8 @@ struct Service::Impl {
   engine::Engine engine;
   telemetry::Metrics metrics;
   rpc::Server rpc;
+  std::unique_ptr<store::CursorFile> cursors;
+  std::unique_ptr<telemetry::RemoteWrite> remote_write;
   web::EventStreams events;
   web::Api api;
   std::unique_ptr<web::Server> http;

@@ -366,6 +366,7 @@ absl::StatusOr<engine::ReportPage> Reader::Reports(const engine::ReportQuery& qu
   const absl::Status status = InTransaction([&]() -> absl::Status {
     const absl::StatusOr<int64_t> number = NumberOf(query.run);
     if (!number.ok()) return number.status();
+    page.run_number = static_cast<uint64_t>(*number);
     bool full = false;
     if (absl::Status chunks = PageOfChunks(*number, query, &page, &full); !chunks.ok() || full) return chunks;
     return PageOfTail(*number, query, &page);

@@ -8,6 +8,7 @@
 #include "prometheus/collectable.h"
 #include "prometheus/text_serializer.h"
 #include "telemetry/catalog.h"
+#include "telemetry/remote_batch.h"
 #include "telemetry/run_series.h"
 
 namespace gyrostat::telemetry {
@@ -115,6 +116,8 @@ std::string ListMetrics(const std::vector<OwnMetric>& own) {
   };
   for (const MetricInfo& info : RunMetrics()) add(info.name, info.type, info.labels, info.help);
   for (const MetricInfo& info : {kHeadLogitMax, kBuildInfo}) add(info.name, info.type, info.labels, info.help);
+  for (const RemoteMetric& metric : RemoteOnlyMetrics())
+    add(metric.name, MetricType::kGauge, metric.labels, metric.help);
   for (const OwnMetric& metric : own) {
     std::string labels;
     for (const auto& [name, value] : metric.labels) labels.append(labels.empty() ? "" : ",").append(name);

@@ -26,10 +26,11 @@ TEST(OwnMetrics, AreNamedAfterTheirRoomAndEndByTheirType) {
   const rpc::Probe rpc;
   const store::Probe store;
   const telemetry::Probe telemetry;
+  const telemetry::RemoteProbe remote;
   const web::Probe web;
   const Probe service;
   std::set<std::string> seen;
-  for (const telemetry::OwnMetric& metric : OwnMetrics({engine, rpc, store, telemetry, web, service})) {
+  for (const telemetry::OwnMetric& metric : OwnMetrics({engine, rpc, store, telemetry, web, remote, service})) {
     const bool counter = std::holds_alternative<const base::Counter*>(metric.value);
     const std::string total = "_total";
     const bool ends = metric.name.size() > total.size() &&
