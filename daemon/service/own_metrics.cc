@@ -57,7 +57,8 @@ void AppendStore(const store::Probe& p, Metrics* out) {
                   1e-6});
   out->push_back({"gyrostat_store_queue_entries", "Journal entries that wait to be written.", &p.queue_entries, {}});
   out->push_back({"gyrostat_store_size_bytes", "Size of the database file.", &p.size_bytes, {}});
-  out->push_back({"gyrostat_store_history_bytes", "Size of the history of signals, all runs.", &p.history_bytes, {}});
+  out->push_back({"gyrostat_store_history_bytes", "Size of the history of signals, all runs.", &p.history_bytes,
+                  {}});
   out->push_back({"gyrostat_store_chunks_reduced_total", "Pieces of old history rewritten at a lower resolution.",
                   &p.chunks_reduced_total, {}});
   out->push_back({"gyrostat_store_reports_dropped_total",
@@ -102,20 +103,23 @@ void AppendOutside(const Probes& p, Metrics* out) {
 
 void AppendRemote(const telemetry::RemoteProbe& p, Metrics* out) {
   out->push_back({"gyrostat_telemetry_remote_samples_total", "Samples that the endpoint took.", &p.samples_total, {}});
-  out->push_back({"gyrostat_telemetry_remote_requests_total", "Requests that the endpoint took.", &p.requests_total, {}});
+  out->push_back({"gyrostat_telemetry_remote_requests_total", "Requests that the endpoint took.", &p.requests_total,
+                  {}});
   out->push_back({"gyrostat_telemetry_remote_bytes_total", "Bytes of those requests, packed.", &p.bytes_total, {}});
   out->push_back({"gyrostat_telemetry_remote_retries_total", "Requests sent again.", &p.retries_total, {}});
   out->push_back({"gyrostat_telemetry_remote_samples_rejected_total",
-                  "Samples dropped because the endpoint called their request no good.", &p.samples_rejected_total, {}});
+                  "Samples dropped because the endpoint called their request no good.", &p.samples_rejected_total,
+                  {}});
   out->push_back({"gyrostat_telemetry_remote_reports_lost_total",
                   "Reports dropped or damaged in the history before they were sent.", &p.reports_lost_total, {}});
   out->push_back({"gyrostat_telemetry_remote_reports_too_old_total",
                   "Reports passed over because they are older than remote_write.max_age_hours.",
                   &p.reports_too_old_total, {}});
   out->push_back({"gyrostat_telemetry_remote_reports_untimed_total",
-                  "Reports passed over because an older gyrostatd kept no time for them.", &p.reports_untimed_total, {}});
-  out->push_back({"gyrostat_telemetry_remote_history_failures_total", "Reads of the history or of a cursor that failed.",
-                  &p.history_failures_total, {}});
+                  "Reports passed over because an older gyrostatd kept no time for them.", &p.reports_untimed_total,
+                  {}});
+  out->push_back({"gyrostat_telemetry_remote_history_failures_total",
+                  "Reads of the history or of a cursor that failed.", &p.history_failures_total, {}});
   out->push_back({"gyrostat_telemetry_remote_lag_seconds",
                   "How long ago the newest report that was sent came, while others of its run wait.",
                   &p.lag_milliseconds, {}, 1e-3});

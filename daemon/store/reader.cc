@@ -302,8 +302,8 @@ absl::Status Reader::ForEachTailReport(int64_t run, const TakeTail& take) {
   return rows->status();
 }
 
-// The next chunk that has something in it. Reports are counted through the whole run, so a cursor means the same whether
-// what comes after it lies in the tail or, later, in a chunk, and whatever retention has done before it.
+// The next chunk that has something in it. Reports are counted through the whole run, so a cursor means the same
+// whether what comes after it lies in the tail or, later, in a chunk, and whatever retention has done before it.
 absl::Status Reader::PageOfChunks(int64_t run, const engine::ReportQuery& query, engine::ReportPage* page, bool* full) {
   absl::StatusOr<Statement> rows = db_->Prepare(
       "SELECT attempt, bytes, step_min, step_max, first, reports, tier FROM history JOIN chunks ON id=chunk "

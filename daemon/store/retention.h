@@ -1,11 +1,11 @@
 // Old history becomes smaller, then goes: which chunk is next, and one small transaction for it (thin.h says what is
 // left of a chunk).
 //
-// A run keeps its newest `full_reports` whole and the newest `heads_reports` with their worst heads; what is older keeps
-// extremes. Above `run_max_mib` or `total_max_mib` the same happens sooner, oldest first, and when nothing is left to
-// reduce the oldest chunks are dropped; of several runs the largest gives. A run of which nothing came for
-// `ended_days` loses its signals; findings, interventions and the audit stay for ever. The newest kWholeReports of a run
-// are never touched by a limit of size.
+// A run keeps its newest `full_reports` whole and its newest `heads_reports` with their worst heads; what is older
+// keeps extremes. Above `run_max_mib` or `total_max_mib` the same happens sooner, oldest first, and when nothing is
+// left to reduce the oldest chunks are dropped; of several runs the largest gives. A run of which nothing came for
+// `ended_days` loses its signals; findings, interventions and the audit stay for ever. A limit of size never touches
+// the newest kWholeReports of a run.
 //
 // A chunk is rewritten in its place, under its number: a reader's cursor stays right, and a kill -9 leaves it as it was
 // or as it should be. Not thread-safe: belongs to the writer.
@@ -31,7 +31,7 @@ struct RetentionOptions {
   uint32_t heads_reports = 1'000'000;  // [64, 1e9]; below full_reports: nothing is kept in between.
   uint32_t run_max_mib = 32'768;       // Of chunks of one run. [1, 1e8].
   uint32_t total_max_mib = 131'072;    // Of all runs. [1, 1e8].
-  uint32_t ended_days = 180;           // 0: for ever.
+  uint32_t ended_days = 0;             // 0: for ever.
 };
 
 class Retention {

@@ -16,8 +16,8 @@ namespace gyrostat::store {
 // Whether layer and head make sense for the signal at all. INVALID_ARGUMENT says why not.
 absl::Status CheckQuery(const engine::SeriesQuery& query);
 
-// How many values of an array of `size` belong to one layer of a model of `layers` and `heads` (0: not known); 1 where the
-// signal has no heads. Without a spec the array counts as one layer.
+// How many values of an array of `size` belong to one layer of a model of `layers` and `heads` (0: not known); 1 where
+// the signal has no heads. Without a spec the array counts as one layer.
 size_t HeadsPerLayer(model::Signal signal, size_t size, uint32_t layers, uint32_t heads);
 
 // Indices into an array of `size` values of the queried signal, which a model of `layers` and `heads` (0: not known)

@@ -22,7 +22,7 @@ namespace gyrostat::store {
 struct StoreOptions {
   std::string data_dir;
   uint32_t queue_capacity_entries = 1024;  // Full: Append waits for the writer. [16, 1e6].
-  RetentionOptions retention;
+  RetentionOptions retention = {};
   const base::Clock* clock = nullptr;  // Of retention. Null: the system's.
 };
 

@@ -1,10 +1,10 @@
-// What is left of old reports. Pure: no value is changed, means are not made; values are kept or become absent, at their
-// own steps. So whoever reads reports reads these too, and no peak is ever smoothed away.
+// What is left of old reports. Pure: no value is changed and no mean is made; a value is kept, at its own step, or
+// becomes absent. So whoever reads reports reads these too, and no peak is ever smoothed away.
 //
-//   kHeads     An array over layers and heads keeps, in each report, the largest value of each layer (so a question about a
-//              layer or the whole model has its exact answer), and every value of the kTopHeads heads that were largest
-//              in the stretch. Attention entropy, where low is bad, also keeps the smallest of each layer, and its
-//              lowest heads. All else stays.
+//   kHeads     An array over layers and heads keeps, in each report, the largest value of each layer (so a question
+//              about a layer or the whole model has its exact answer), and every value of the kTopHeads heads that were
+//              largest in the stretch. Attention entropy, where low is bad, also keeps the smallest of each layer, and
+//              its lowest heads. All else stays.
 //   kExtremes  Of every kBucketReports reports each series (a scalar, a value of a layer) keeps its smallest and its
 //              largest value, and its first NaN. An array over heads keeps the largest of each layer (entropy: and the
 //              smallest). `rank_digest`, whose slots rotate, goes. What is no signal (steps, sequence numbers, what

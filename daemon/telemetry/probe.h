@@ -19,7 +19,7 @@ struct RemoteProbe {
   base::Counter reports_too_old_total;  // Passed over because of max_age_hours.
   base::Counter reports_untimed_total;  // Stored before times of arrival were kept: passed over.
   base::Counter history_failures_total;  // Reads of the history or of a cursor, and writes of one, that failed.
-  base::Gauge lag_milliseconds;        // How long ago the newest that was sent came, while others of its run wait; 0: none.
+  base::Gauge lag_milliseconds;        // Since the newest that was sent came, while others of its run wait; 0: none do.
   base::Gauge failing;                 // 1 while the endpoint takes nothing.
 };
 

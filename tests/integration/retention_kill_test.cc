@@ -7,6 +7,8 @@
 #include <random>
 #include <string>
 
+#include "base/clock.h"
+#include "store/retention.h"
 #include "store/store.h"
 #include "support/journal_entries.h"
 #include "support/temp_dir.h"
@@ -43,16 +45,27 @@ void Fill(const std::string& dir) {
   }
 }
 
-// Reduces until it is killed, some milliseconds after the first chunk.
-void ReduceAndKill(const std::string& dir, const RetentionOptions& retention, int microseconds) {
+// Reduces, telling a pipe after each piece of work; killed after `pieces` and whatever comes before the signal does.
+void ReduceAndKill(const std::string& dir, const RetentionOptions& options, int pieces) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
   const pid_t child = fork();
   if (child == 0) {
-    auto store = Store::Open({.data_dir = dir, .retention = retention});
-    if (!store.ok()) _exit(3);
-    while ((*store)->probe().chunks_reduced_total.value() == 0) usleep(50);
-    usleep(static_cast<useconds_t>(microseconds));
-    kill(getpid(), SIGKILL);
+    close(ends[0]);
+    Probe probe;
+    auto db = Db::Open(dir + "/gyrostat.db", Db::Access::kWrite);
+    if (!db.ok()) _exit(3);
+    auto retention = Retention::Open(db->get(), options, &probe, &base::SystemClock());
+    if (!retention.ok()) _exit(3);
+    while ((*retention)->Step())
+      if (write(ends[1], "x", 1) != 1) _exit(4);
+    pause();  // Faster than the signal.
   }
+  close(ends[1]);
+  char piece = 0;
+  for (int count = 0; read(ends[0], &piece, 1) == 1;)
+    if (++count == pieces) kill(child, SIGKILL);
+  close(ends[0]);
   int status = 0;
   waitpid(child, &status, 0);
   EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << "exit " << WEXITSTATUS(status);
@@ -60,7 +73,7 @@ void ReduceAndKill(const std::string& dir, const RetentionOptions& retention, in
 
 // Fails unless every report is there in its order; returns how many are whole.
 uint64_t CountWhole(const std::string& dir) {
-  auto store = Store::Open({.data_dir = dir, .retention = {.full_reports = 1'000'000'000}});
+  auto store = Store::Open({.data_dir = dir});
   EXPECT_TRUE(store.ok()) << store.status();
   uint64_t reports = 0, whole = 0;
   for (engine::ReportPage page; !page.end;) {
@@ -100,7 +113,7 @@ TEST(RetentionKill, LosesNothing) {
   EXPECT_EQ(whole, kReportsInAll);
   for (int round = 0; round < 8 && whole > 64; ++round) {
     SCOPED_TRACE(round);
-    ReduceAndKill(temp.path(), {.full_reports = 64}, static_cast<int>(random() % 20000));
+    ReduceAndKill(temp.path(), {.full_reports = 64}, 1 + static_cast<int>(random() % 10));
     const uint64_t now = CountWhole(temp.path());
     EXPECT_LT(now, whole) << "a chunk that was reduced before the kill";
     whole = now;

@@ -4,11 +4,12 @@
 #include <httplib.h>
 #include <sys/resource.h>
 
-#include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <mutex>
 #include <random>
 #include <string>
 #include <thread>
@@ -68,6 +69,8 @@ int Run() {
   options.endpoint.url = "http://127.0.0.1:" + std::to_string(port) + "/write";
   telemetry::RemoteProbe probe;
   std::map<std::string, std::string> cursors;
+  std::mutex mutex;
+  std::condition_variable moved;  // A cursor has.
   const auto runs = [] {
     auto view = std::make_shared<engine::RunState>();
     view->run = "run";
@@ -80,14 +83,16 @@ int Run() {
         options,
         {store->get(), runs, [&](const std::string& run) -> absl::StatusOr<std::string> { return cursors[run]; },
          [&](const std::string& run, const std::string& bytes) {
+           const std::lock_guard lock(mutex);
            cursors[run] = bytes;
+           moved.notify_one();
            return absl::OkStatus();
          }},
         &probe, &base::SystemClock());
     write.Start();
     const uint64_t wanted = kReports * kLayers * kHeads;
-    for (int i = 0; probe.samples_total.value() < wanted && i < 60'000; ++i)
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::unique_lock lock(mutex);
+    moved.wait_for(lock, std::chrono::minutes(1), [&] { return probe.samples_total.value() >= wanted; });
   }
   const double seconds = CpuSeconds() - before;
   const auto samples = static_cast<double>(probe.samples_total.value());

@@ -5,14 +5,12 @@
 #include <gtest/gtest.h>
 #include <sqlite3.h>
 
-#include <chrono>
 #include <random>
-#include <thread>
 
+#include "base/clock.h"
 #include "store/chunk.h"
 #include "store/store.h"
 #include "support/journal_entries.h"
-#include "support/manual_clock.h"
 #include "support/old_chunk.h"
 #include "support/temp_dir.h"
 
@@ -38,11 +36,26 @@ model::Report WideReport(uint64_t n) {
 
 class RetentionTest : public ::testing::Test {
  protected:
-  void Open(const RetentionOptions& retention) {
-    store_.reset();
-    auto store = Store::Open({.data_dir = temp_.path(), .retention = retention});
+  void SetUp() override { Open(); }
+  // With limits that nothing here reaches.
+  void Open() {
+    auto store = Store::Open({.data_dir = temp_.path()});
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = *std::move(store);
+  }
+  // What the writer's thread does between batches, to the end.
+  void Work(const RetentionOptions& options) {
+    store_.reset();
+    const std::string path = temp_.File("gyrostat.db");
+    auto db = Db::Open(path, Db::Access::kWrite);
+    ASSERT_TRUE(db.ok()) << db.status();
+    auto retention = Retention::Open(db->get(), options, &probe_, &base::SystemClock());
+    ASSERT_TRUE(retention.ok()) << retention.status();
+    for (int steps = 0; (*retention)->Step(); ++steps) ASSERT_LT(steps, 10'000) << "it never ends";
+    EXPECT_EQ(probe_.retention_failures_total.value(), 0u);
+    retention->reset();
+    db->reset();
+    Open();
   }
   // Reports `from` to `to` of a run, a chunk for every 64, all of them in chunks in the end.
   void Fill(const std::string& run, uint64_t number, uint64_t from, uint64_t to) {
@@ -56,15 +69,6 @@ class RetentionTest : public ::testing::Test {
       if (n % 64 == 0 || n == to) entry.snapshot = "s";
       if (n == to) ASSERT_TRUE(AppendAndWait(store_.get(), entry));
       else store_->Append(entry);
-    }
-  }
-  // Until retention has nothing to do: the writer does it between batches.
-  template <class Done>
-  void WaitUntil(const Done& done) {
-    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-    while (!done()) {
-      ASSERT_LT(std::chrono::steady_clock::now(), limit) << "retention never got there";
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
   }
   engine::SeriesData Series(Signal signal, std::optional<uint32_t> layer = {}) {
@@ -89,12 +93,13 @@ class RetentionTest : public ::testing::Test {
 
   const testing::TempDir temp_;
   std::unique_ptr<Store> store_;
+  Probe probe_;
 };
 
 TEST_F(RetentionTest, ReducesByAgeAndTellsWhichSteps) {
-  Open({.full_reports = 128, .heads_reports = 256});
   Fill("run", 1, 1, 512);
-  WaitUntil([&] { return store_->probe().chunks_reduced_total.value() >= 8; });
+  Work({.full_reports = 128, .heads_reports = 256});
+  EXPECT_EQ(probe_.chunks_reduced_total.value(), 6u);
   const engine::SeriesData layer = Series(Signal::kAttnLogitMax, 1);
   ASSERT_EQ(layer.notes.reduced.size(), 2u);
   EXPECT_EQ(layer.notes.reduced[0].from_step, 1);
@@ -118,9 +123,9 @@ TEST_F(RetentionTest, ReducesByAgeAndTellsWhichSteps) {
 }
 
 TEST_F(RetentionTest, ReadersOfReportsAreToldThePageIsReduced) {
-  Open({.full_reports = 128, .heads_reports = 256});
   Fill("run", 1, 1, 512);
-  WaitUntil([&] { return store_->probe().chunks_reduced_total.value() >= 8; });
+  Work({.full_reports = 128, .heads_reports = 256});
+  EXPECT_EQ(probe_.chunks_reduced_total.value(), 6u);
   std::vector<Resolution> resolutions;
   uint64_t reports = 0;
   for (engine::ReportPage page; !page.end;) {
@@ -140,9 +145,9 @@ TEST_F(RetentionTest, ReadersOfReportsAreToldThePageIsReduced) {
 }
 
 TEST_F(RetentionTest, HoldsARunToItsSizeAndCountsWhatItDropped) {
-  Open({.full_reports = 1'000'000, .run_max_mib = 1});
   Fill("run", 1, 1, 6400);  // Some 3 MiB whole.
-  WaitUntil([&] { return store_->probe().history_bytes.value() <= 1 << 20; });
+  Work({.run_max_mib = 1});
+  EXPECT_LE(probe_.history_bytes.value(), 1 << 20);
   const engine::SeriesData loss = Series(Signal::kLoss);
   ASSERT_FALSE(loss.notes.reduced.empty());
   EXPECT_EQ(loss.points.back().step, 6400);
@@ -152,15 +157,13 @@ TEST_F(RetentionTest, HoldsARunToItsSizeAndCountsWhatItDropped) {
 }
 
 TEST_F(RetentionTest, DropsTheOldestOfTheLargestRunAboveTheTotal) {
-  Open({});
   Fill("run", 1, 1, 6400);
   Fill("small", 2, 1, 64);
   store_.reset();
   // As if everything had been reduced already and were still too large.
   ASSERT_EQ(Edit("UPDATE history SET tier=2, size=100000"), "");
-  Open({.total_max_mib = 4});
-  WaitUntil([&] { return store_->probe().reports_dropped_total.value() > 0; });
-  WaitUntil([&] { return store_->probe().history_bytes.value() <= 4 << 20; });
+  Work({.total_max_mib = 4});
+  EXPECT_LE(probe_.history_bytes.value(), 4 << 20);
   const engine::SeriesData loss = Series(Signal::kLoss);
   EXPECT_GT(loss.notes.reports_dropped, 0u);
   EXPECT_EQ(loss.points.front().step, static_cast<model::Step>(loss.notes.reports_dropped) + 1);
@@ -177,11 +180,11 @@ TEST_F(RetentionTest, DropsTheOldestOfTheLargestRunAboveTheTotal) {
 }
 
 TEST_F(RetentionTest, ForgetsTheSignalsOfARunThatIsLongOver) {
-  Open({.ended_days = 0});
   Fill("run", 1, 1, 200);  // Stamped 2023.
+  Work({});
   EXPECT_EQ(Series(Signal::kLoss).points.size(), 200u);
-  Open({.ended_days = 30});
-  WaitUntil([&] { return store_->probe().reports_dropped_total.value() == 200; });
+  Work({.ended_days = 30});
+  EXPECT_EQ(probe_.reports_dropped_total.value(), 200u);
   const engine::SeriesData loss = Series(Signal::kLoss);
   EXPECT_TRUE(loss.points.empty());
   EXPECT_EQ(loss.notes.reports_dropped, 200u);
@@ -192,13 +195,12 @@ TEST_F(RetentionTest, ForgetsTheSignalsOfARunThatIsLongOver) {
 }
 
 TEST_F(RetentionTest, ADamagedChunkIsToldAndPassedOver) {
-  Open({.full_reports = 1'000'000});
   Fill("run", 1, 1, 320);
   store_.reset();
   ASSERT_EQ(Edit("UPDATE chunks SET bytes=substr(bytes, 1, 600)||x'00ff00ff'||substr(bytes, 605) WHERE id=2"), "");
-  Open({.full_reports = 64, .heads_reports = 128});
-  WaitUntil([&] { return store_->probe().chunks_damaged_total.value() == 1; });
-  WaitUntil([&] { return store_->probe().chunks_reduced_total.value() >= 3; });
+  Work({.full_reports = 64, .heads_reports = 128});
+  EXPECT_EQ(probe_.chunks_damaged_total.value(), 1u);
+  EXPECT_EQ(probe_.chunks_reduced_total.value(), 3u);
   uint64_t reports = 0, lost = 0;
   for (engine::ReportPage page; !page.end;) {
     const auto next = store_->Reports({.run = "run", .from_step = {}, .to_step = {}}, page.next);
@@ -220,7 +222,6 @@ TEST_F(RetentionTest, ADamagedChunkIsToldAndPassedOver) {
 
 // A database as version 3 left it: chunks without checksums, and no table that places them.
 TEST_F(RetentionTest, MigratesWithoutLoss) {
-  Open({});
   Fill("run", 1, 1, 320);
   const engine::SeriesData before = Series(Signal::kAttnLogitMax, 0);
   store_.reset();
@@ -238,9 +239,9 @@ TEST_F(RetentionTest, MigratesWithoutLoss) {
                          "PRAGMA user_version=3",
                          nullptr, nullptr, nullptr), SQLITE_OK) << sqlite3_errmsg(db);
   sqlite3_close(db);
-  Open({.full_reports = 128});
+  Open();
   Fill("run", 1, 321, 384);
-  WaitUntil([&] { return store_->probe().chunks_reduced_total.value() >= 4; });
+  Work({.full_reports = 128});
   const engine::SeriesData after = Series(Signal::kAttnLogitMax, 0);
   ASSERT_EQ(after.points.size(), 384u);
   for (size_t i = 0; i < before.points.size(); ++i) EXPECT_EQ(after.points[i].value, before.points[i].value) << i;

@@ -125,7 +125,8 @@ TEST_F(RemoteBatch, FindsRanksWhoseSlotsRotate) {
   reports[1].MutableArray(Signal::kRankDigest) = {9, 2.4f, model::kAbsent, 270, 77, 3, 2.3f, 1, 240, 77};
   const Samples all = Send(reports);
   EXPECT_THAT(all.at("gyrostat_rank_loss,rank=3,run=run"), ElementsAre(Pair(1000, 2.5), Pair(1001, double{2.3f})));
-  EXPECT_THAT(all.at("gyrostat_rank_step_time_seconds,rank=9,run=run"), ElementsAre(Pair(1000, 0.26), Pair(1001, 0.27)));
+  EXPECT_THAT(all.at("gyrostat_rank_step_time_seconds,rank=9,run=run"),
+              ElementsAre(Pair(1000, 260 * 1e-3), Pair(1001, 270 * 1e-3)));
   EXPECT_EQ(all.at("gyrostat_rank_grad_norm,rank=9,run=run").size(), 1u);
 }
 
