@@ -56,7 +56,9 @@ void AppendEngineKeys(std::vector<Key>* keys) {
       "Events that may wait for a shard. Beyond it, streams are slowed down; nothing is lost.", 16, 1000000,
       [](auto& c) -> auto& { return c.engine.queue_capacity_events; }, Change::kRestart));
   keys->push_back(IntegerKey(
-      "engine.runs_max", "Runs that the daemon knows at a time. More are refused.", 1, 100000,
+      "engine.runs_max",
+      "Runs at a time, ended ones not counted. More are refused, as they are when there are 9 times as many in all.", 1,
+      100000,
       [](auto& c) -> auto& { return c.engine.runs_max; }, Change::kRestart));
   keys->push_back(IntegerKey(
       "engine.snapshot_every_reports",

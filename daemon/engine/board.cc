@@ -1,5 +1,6 @@
 #include "engine/board.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace gyrostat::engine {
@@ -7,7 +8,10 @@ namespace gyrostat::engine {
 Board::Claim Board::TakeName(const std::string& run, size_t runs_max) {
   base::MutexLock lock(mutex_);
   if (views_.contains(run)) return Claim::kKnown;
-  if (views_.size() >= runs_max) return Claim::kFull;
+  const auto not_ended = std::ranges::count_if(
+      views_, [](const auto& each) { return each.second == nullptr || each.second->life != RunLife::kEnded; });
+  const size_t all_max = runs_max * (1 + kEndedPerLive);
+  if (static_cast<size_t>(not_ended) >= runs_max || views_.size() >= all_max) return Claim::kFull;
   views_.emplace(run, nullptr);
   return Claim::kNew;
 }

@@ -16,7 +16,11 @@ class Board {
  public:
   enum class Claim { kKnown, kNew, kFull };
 
-  // Takes `run` as a name unless it is there already or `runs_max` names are.
+  // Runs that have ended, for each that may be live: they stay in memory, so they need a bound of their own.
+  static constexpr size_t kEndedPerLive = 8;
+
+  // Takes `run` as a name unless it is there already, `runs_max` names of runs that have not ended are, or so many
+  // ended ones that memory would not be bounded.
   Claim TakeName(const std::string& run, size_t runs_max) GYROSTAT_EXCLUDES(mutex_);
   // Gives back a name that TakeName called new and nothing was published for.
   void DropName(const std::string& run) GYROSTAT_EXCLUDES(mutex_);

@@ -24,7 +24,7 @@ namespace gyrostat::engine {
 struct EngineOptions {
   uint32_t shards = 2;                     // Threads. [1, 64].
   uint32_t queue_capacity_events = 4096;   // Per shard; full: refused, and the client sends it again. [16, 1e6].
-  uint32_t runs_max = 1024;                // More are refused with RESOURCE_EXHAUSTED. [1, 100000].
+  uint32_t runs_max = 1024;                // Not ended. More are refused with RESOURCE_EXHAUSTED. [1, 100000].
   uint32_t snapshot_every_reports = 64;    // [1, 10000].
   base::Milliseconds tick{500};            // How often silence is looked at.
   RunOptions run;

@@ -407,7 +407,8 @@ def test_stopping_works_on_a_full_disk_and_is_written_when_it_can(full):
 
 def test_a_run_that_has_no_room_is_named_in_the_log_once(tmp_path):
     with Daemon(tmp_path, config="engine: {runs_max: 1}\n") as daemon:
-        load(daemon, "--run", "first", "--steps", 2)
+        load(daemon, "--run", "over", "--steps", 2)  # One that has ended takes no room.
+        load(daemon, "--run", "first", "--steps", 2, "--no-bye")
         for _ in range(2):
             refused = load(daemon, "--run", "second", "--steps", 2, check=False)
             assert "run second is not taken: this daemon holds 1 runs already" in refused.stderr

@@ -22,6 +22,29 @@ TEST(Board, TakesNamesUpToTheLimit) {
   EXPECT_EQ(board.TakeName("c", 2), Board::Claim::kNew);
 }
 
+TEST(Board, CountsRunsThatHaveEndedApart) {
+  Board board;
+  for (int i = 0; i < 16; ++i) {
+    const std::string name = "ended-" + std::to_string(i);
+    EXPECT_EQ(board.TakeName(name, 2), Board::Claim::kNew) << i;
+    RunState view;
+    view.run = name;
+    view.life = RunLife::kEnded;
+    board.Publish(std::make_shared<const RunState>(view));
+  }
+  EXPECT_EQ(board.TakeName("a", 2), Board::Claim::kNew);
+  EXPECT_EQ(board.TakeName("b", 2), Board::Claim::kNew);
+  EXPECT_EQ(board.TakeName("c", 2), Board::Claim::kFull);
+  EXPECT_EQ(board.TakeName("ended-3", 2), Board::Claim::kKnown);
+  board.DropName("b");
+  board.Publish(View("a", 1));
+  RunState last;
+  last.run = "b";
+  last.life = RunLife::kEnded;
+  board.Publish(std::make_shared<const RunState>(last));
+  EXPECT_EQ(board.TakeName("c", 2), Board::Claim::kFull) << "all of them have a bound too";
+}
+
 TEST(Board, KeepsANameThatHasAView) {
   Board board;
   board.Publish(View("a", 1));
