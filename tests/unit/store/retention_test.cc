@@ -67,8 +67,11 @@ class RetentionTest : public ::testing::Test {
     for (uint64_t n = from; n <= to; ++n) {
       JournalEntry entry = testing::ReportEntry(run, number, IdOf(1), WideReport(n));
       if (n % 64 == 0 || n == to) entry.snapshot = "s";
-      if (n == to) ASSERT_TRUE(AppendAndWait(store_.get(), entry));
-      else store_->Append(entry);
+      if (n < to) {
+        store_->Append(entry);
+      } else {
+        ASSERT_TRUE(AppendAndWait(store_.get(), entry));
+      }
     }
   }
   engine::SeriesData Series(Signal signal, std::optional<uint32_t> layer = {}) {

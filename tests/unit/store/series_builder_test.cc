@@ -30,7 +30,9 @@ TEST(Decimate, KeepsPeaksAtTheirSteps) {
   EXPECT_LE(kept.size(), 20u);
   bool high = false, low = false, nan = false;
   for (size_t i = 0; i < kept.size(); ++i) {
-    if (i > 0) EXPECT_GT(kept[i].step, kept[i - 1].step);
+    if (i > 0) {
+      EXPECT_GT(kept[i].step, kept[i - 1].step);
+    }
     high |= kept[i].step == 333 && kept[i].value == 50;
     low |= kept[i].step == 334 && kept[i].value == -50;
     nan |= kept[i].step == 700 && std::isnan(kept[i].value);

@@ -41,7 +41,9 @@ class RemoteBatch : public ::testing::Test {
       for (const auto& series : request.timeseries()) {
         std::string key;
         for (int i = 0; i < series.labels_size(); ++i) {
-          if (i > 0) EXPECT_LT(series.labels(i - 1).name(), series.labels(i).name()) << "labels are sorted";
+          if (i > 0) {
+            EXPECT_LT(series.labels(i - 1).name(), series.labels(i).name()) << "labels are sorted";
+          }
           key += series.labels(i).name() == "__name__" ? series.labels(i).value()
                                                        : "," + series.labels(i).name() + "=" + series.labels(i).value();
         }

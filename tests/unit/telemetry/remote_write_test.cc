@@ -104,8 +104,11 @@ class Endpoint {
     });
     server_.set_keep_alive_timeout(1);
     port_ = port == 0 ? server_.bind_to_any_port("127.0.0.1") : port;
-    if (port != 0) EXPECT_TRUE(server_.bind_to_port("127.0.0.1", port));
+    if (port != 0) {
+      EXPECT_TRUE(server_.bind_to_port("127.0.0.1", port));
+    }
     thread_ = std::thread([this] { server_.listen_after_bind(); });
+    while (!server_.is_running()) std::this_thread::yield();  // A stop before that would be lost.
   }
   ~Endpoint() {
     server_.stop();
