@@ -55,9 +55,18 @@ struct RemoteWrite::Impl {
         clock(k),
         signals(options.signals.begin(), options.signals.end()),
         batch_samples(options.batch_samples),
-        post(options.endpoint, &stop) {}
+        post(options.endpoint, &abort) {}
 
   void Loop() {
+    Follow();
+    {
+      base::MutexLock lock(mutex);
+      over = true;
+    }
+    changed.NotifyAll();
+  }
+
+  void Follow() {
     while (!stop) {
       bool worked = false;
       int64_t oldest_ms = 0;
@@ -241,7 +250,9 @@ struct RemoteWrite::Impl {
   const base::Clock* const clock;
   const std::set<model::Signal> signals;
   std::atomic<bool> stop{false};
+  std::atomic<bool> abort{false};  // Of the request under way.
   base::Mutex mutex;
+  bool over GYROSTAT_GUARDED_BY(mutex) = false;  // The thread has nothing more to do.
   base::CondVar changed;
   // Of the thread.
   size_t batch_samples;
@@ -271,7 +282,14 @@ void RemoteWrite::Stop() {
     impl_->stop = true;
   }
   impl_->changed.NotifyAll();
-  if (impl_->thread.joinable()) impl_->thread.join();
+  if (!impl_->thread.joinable()) return;
+  {
+    const base::MonotonicTime until = base::SystemClock().Now() + kGrace;
+    base::MutexLock lock(impl_->mutex);
+    while (!impl_->over && base::SystemClock().Now() < until) impl_->changed.WaitUntil(impl_->mutex, until);
+  }
+  impl_->abort = true;
+  impl_->thread.join();
 }
 
 }  // namespace gyrostat::telemetry

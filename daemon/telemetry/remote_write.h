@@ -59,8 +59,10 @@ class RemoteWrite {
   ~RemoteWrite();  // Stops.
 
   void Start();
-  // Ends a request under way. Idempotent.
+  // Sends nothing new. A request under way gets kGrace, so that what the endpoint has taken is noted and not sent again
+  // after a restart; then it is ended. Idempotent.
   void Stop();
+  static constexpr base::Milliseconds kGrace{1000};
 
  private:
   struct Impl;
