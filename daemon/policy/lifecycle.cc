@@ -78,7 +78,7 @@ void EndIntent(InterventionState state, const std::string& sentence, uint64_t pa
 void JudgeIntent(const Terms& terms, const model::Report& report, ClipState* s, PolicyOutput* out) {
   Intent* intent = s->intents.open();
   if (intent == nullptr) return;
-  std::optional<Verdict> verdict = intent->watch.Observe(report);
+  std::optional<Verdict> verdict = intent->watch.Observe(report, s->book.Delay().value_or(0));
   if (!verdict) return;
   intent->view.outcome = verdict->outcome;
   intent->verdict = std::move(verdict->reason);

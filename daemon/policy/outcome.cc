@@ -14,7 +14,7 @@ namespace {
 using model::Signal;
 
 constexpr double kHighTaus = 1.5;     // design.md §6.
-constexpr uint32_t kHighInARow = 3;   // More than these are a failure.
+constexpr uint32_t kHighInARow = 3;   // More than these are a failure, in a loop that answers within two boundaries.
 constexpr double kWorseTimes = 4;     // Beyond what batches differ by: e^(4 · 0.35) at a log noise of 0.35.
 constexpr uint32_t kWorseInARow = 4;  // And not for a single batch.
 
@@ -63,23 +63,24 @@ void OutcomeWatch::CountStreaks(std::span<const float> maxima) {
   }
 }
 
-Verdict OutcomeWatch::AtEnd() const {
+Verdict OutcomeWatch::AtEnd(double delay) const {
+  const uint32_t allowed = std::max(kHighInARow, static_cast<uint32_t>(std::ceil(delay)) + 1);
   const std::string bound = "above 1.5 tau (" + Number(kHighTaus * tau_) + ")";
   if (high_last_ >= kWorseInARow)
     return {model::Outcome::kHarmful, "Harmful: at the end of the window the worst head stood more than " +
                                           Number(kWorseTimes) + " times above its " + Number(opening_worst_) +
                                           " at opening."};
-  if (longest_ > kHighInARow)
+  if (longest_ > allowed)
     return {model::Outcome::kIneffective,
             "Ineffective: head " + HeadName(longest_head_ / heads_, longest_head_ % heads_) + " stayed " + bound +
                 " for " + std::to_string(longest_) + " boundaries in a row, wanted at most " +
-                std::to_string(kHighInARow) + "."};
+                std::to_string(allowed) + "."};
   return {model::Outcome::kEffective, "Effective: no head stayed " + bound + " for more than " +
-                                          std::to_string(kHighInARow) + " boundaries in a row within " +
+                                          std::to_string(allowed) + " boundaries in a row within " +
                                           std::to_string(window_) + "."};
 }
 
-std::optional<Verdict> OutcomeWatch::Observe(const model::Report& report) {
+std::optional<Verdict> OutcomeWatch::Observe(const model::Report& report, double delay) {
   if (done_ || !applied_version_ || report.ledger_version < *applied_version_) return std::nullopt;
   if (!since_) since_ = report.boundary;
   if (std::optional<std::string> broken = Broken(report)) {
@@ -93,7 +94,7 @@ std::optional<Verdict> OutcomeWatch::Observe(const model::Report& report) {
   }
   if (report.boundary < *since_ + window_) return std::nullopt;
   done_ = true;
-  return AtEnd();
+  return AtEnd(delay);
 }
 
 }  // namespace gyrostat::policy

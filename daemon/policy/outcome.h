@@ -5,6 +5,9 @@
 // as the worst stood at opening. inconclusive  the run or attempt ended before the window was over (the caller says
 // that).
 //
+// A head that crosses 1.5 tau is seen there once more than the loop has delay before the answer can be at the weights:
+// where the delay is above two boundaries, as it is where ranks agree, so many in a row are allowed.
+//
 // The window starts with the first forward that ran under an applied clip: what a head does while the order is still on
 // its way says nothing about the order. That a head far above tau needs several orders of a factor of ten fits into 3.
 #pragma once
@@ -31,8 +34,8 @@ class OutcomeWatch {
   void Open(const model::Report& report, uint32_t heads, double tau, uint32_t window_boundaries);
   // Its first clip made this ledger version. Later calls change nothing.
   void Applied(uint64_t ledger_version);
-  // A report, in order. The verdict comes once.
-  std::optional<Verdict> Observe(const model::Report& report);
+  // A report, in order, and how many boundaries pass from a forward to its clip. The verdict comes once.
+  std::optional<Verdict> Observe(const model::Report& report, double delay);
 
   bool started() const { return since_.has_value(); }
   bool done() const { return done_; }
@@ -46,7 +49,7 @@ class OutcomeWatch {
  private:
   std::optional<std::string> Broken(const model::Report& report) const;
   void CountStreaks(std::span<const float> maxima);
-  Verdict AtEnd() const;
+  Verdict AtEnd(double delay) const;
 
   double tau_ = 0;
   uint32_t heads_ = 1;

@@ -29,6 +29,20 @@ TEST(Intent, ClosesAfterTwoHundredQuietBoundariesAndIsJudged) {
   EXPECT_TRUE(loop.policy.Open().empty());
 }
 
+// A head that doubles at once is seen above 1.5 tau until the answer is at the weights: that is no failure of the clip.
+TEST(Intent, IsNotBlamedForTheDelayOfTheLoop) {
+  for (const model::Boundary delay : {1u, 3u, 5u}) {
+    Loop loop(Options(Mode::kAct));
+    loop.client.delay = delay;
+    loop.SayHello();
+    loop.Steps(20, kHot);
+    loop.Steps(60, {10, 120, 12, 13});
+    EXPECT_EQ(loop.Intent(1).outcome, Outcome::kEffective) << loop.Intent(1).reason;
+    EXPECT_THAT(loop.Intent(1).reason,
+                HasSubstr("for more than " + std::to_string(std::max<uint64_t>(3, delay + 1)) + " boundaries"));
+  }
+}
+
 TEST(Intent, FollowsTheLastOneAfterTheCoolDown) {
   for (const uint32_t cooldown : {1u, 7u}) {
     PolicyOptions options = Options(Mode::kAct);
