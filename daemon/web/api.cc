@@ -227,11 +227,11 @@ Reply Api::Series(const std::string& run, const Query& query) {
   if (const auto known = engine::FindRunFor(*engine_, run); !known.ok()) return Error(known.status());
   return FromHistory([&] {
     auto series = history_->Series(wanted);
-    if (!series.ok() && absl::IsNotFound(series.status())) series = std::vector<engine::SeriesPoint>();
+    if (!series.ok() && absl::IsNotFound(series.status())) series = engine::SeriesData();
     if (!series.ok()) return Error(series.status());
-    const size_t total = series->size();
-    const std::vector<engine::SeriesPoint> shown = Decimate(*std::move(series), points);
-    return JsonReply(SeriesJson({name, total, shown}));
+    const size_t total = series->points.size();
+    const std::vector<engine::SeriesPoint> shown = Decimate(std::move(series->points), points);
+    return JsonReply(SeriesJson({name, total, shown, series->notes}));
   });
 }
 

@@ -304,6 +304,13 @@ std::string SeriesJson(const SeriesText& series) {
   out["reduced"] = series.points.size() < series.points_total;
   out["points"] = Value::array();
   for (const engine::SeriesPoint& each : series.points) out["points"].push_back({each.step, Real(each.value)});
+  Value& history = out["history"];
+  history["reduced"] = Value::array();
+  for (const engine::ReducedRange& range : series.notes.reduced)
+    history["reduced"].push_back(
+        {{"from_step", range.from_step}, {"to_step", range.to_step}, {"resolution", engine::Token(range.resolution)}});
+  history["chunks_damaged"] = series.notes.chunks_damaged;
+  history["reports_dropped"] = series.notes.reports_dropped;
   return Dump(out);
 }
 

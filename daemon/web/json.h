@@ -46,8 +46,10 @@ struct SeriesText {
   std::string signal;
   size_t points_total = 0;    // Before any were left out.
   std::span<const engine::SeriesPoint> points;
+  engine::HistoryNotes notes = {};
 };
-// {"signal", "points_total", "reduced": bool, "points": [[step, value]…]}
+// {"signal", "points_total", "reduced": bool, "points": [[step, value]…], "history": {"reduced": [{"from_step",
+// "to_step", "resolution"}…], "chunks_damaged", "reports_dropped"}}: reduced by this answer, and by retention.
 std::string SeriesJson(const SeriesText& series);
 
 // {"signal", "step", "layers", "heads", "values"} of one report. Empty where it does not hold the signal.

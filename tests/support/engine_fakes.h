@@ -141,8 +141,8 @@ class FakeHistory : public engine::History {
   absl::StatusOr<std::vector<InterventionRow>> Interventions(const std::string&) override {
     return std::vector<InterventionRow>();
   }
-  absl::StatusOr<std::vector<engine::SeriesPoint>> Series(const engine::SeriesQuery&) override {
-    return std::vector<engine::SeriesPoint>();
+  absl::StatusOr<engine::SeriesData> Series(const engine::SeriesQuery&) override {
+    return engine::SeriesData();
   }
   absl::StatusOr<engine::ReportPage> Reports(const engine::ReportQuery&, const engine::ReportCursor&) override {
     engine::ReportPage page;

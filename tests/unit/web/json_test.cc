@@ -91,7 +91,13 @@ TEST(WebJson, BytesThatAreNoUtf8DoNotBreakIt) {
 TEST(WebJson, SaysWhetherASeriesWasReduced) {
   const engine::SeriesPoint points[] = {{1, 2.5}, {4, std::numeric_limits<double>::quiet_NaN()}};
   EXPECT_EQ(json::parse(SeriesJson({"loss", 2, points})),
-            json::parse(R"({"signal":"loss","points_total":2,"reduced":false,"points":[[1,2.5],[4,"NaN"]]})"));
+            json::parse(R"({"signal":"loss","points_total":2,"reduced":false,"points":[[1,2.5],[4,"NaN"]],
+                            "history":{"reduced":[],"chunks_damaged":0,"reports_dropped":0}})"));
+  const engine::HistoryNotes notes{
+      .reduced = {{0, 100, engine::Resolution::kExtremes}}, .chunks_damaged = 1, .reports_dropped = 7};
+  EXPECT_EQ(json::parse(SeriesJson({"loss", 2, points, notes}))["history"],
+            json::parse(R"({"reduced":[{"from_step":0,"to_step":100,"resolution":"extremes"}],"chunks_damaged":1,
+                            "reports_dropped":7})"));
   EXPECT_EQ(json::parse(SeriesJson({"loss", 9, points}))["reduced"], true);
 }
 
