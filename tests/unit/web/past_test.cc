@@ -17,7 +17,7 @@ using ::testing::ElementsAre;
 
 constexpr size_t kPage = 10;
 
-// Reports in pages of ten, as the store hands them over: a page is found by its steps, a cursor counts pages.
+// Reports in pages of ten, as the store hands them over: a page is found by its steps, a cursor counts reports.
 class PagedHistory : public testing::FakeHistory {
  public:
   std::vector<model::Report> reports;
@@ -27,12 +27,12 @@ class PagedHistory : public testing::FakeHistory {
                                              const engine::ReportCursor& from) override {
     if (query.run != "a") return absl::NotFoundError("run " + query.run + " is not known");
     engine::ReportPage page;
-    size_t at = static_cast<size_t>(from.chunk);
+    size_t at = static_cast<size_t>(from.report) / kPage;
     for (; at * kPage < reports.size() && page.reports.empty(); ++at)
       for (size_t i = at * kPage; i < std::min((at + 1) * kPage, reports.size()); ++i)
         if (reports[i].step >= *query.from_step && reports[i].step <= *query.to_step)
           page.reports.push_back(reports[i]);
-    page.next.chunk = static_cast<int64_t>(at);
+    page.next.report = at * kPage;
     page.end = at * kPage >= reports.size();
     pages_read += page.reports.empty() ? 0 : 1;
     return page;
