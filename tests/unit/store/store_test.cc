@@ -261,11 +261,11 @@ TEST_F(StoreTest, AnswersForLayersHeadsAndRanges) {
   query.to_step = 7;
   const auto points = store_->Series(query);
   ASSERT_TRUE(points.ok());
-  ASSERT_EQ(points->size(), 4u);
-  EXPECT_EQ(points->front().step, 4);
-  EXPECT_EQ(points->front().value, 8 + 6.0 / 8);
+  ASSERT_EQ(points->points.size(), 4u);
+  EXPECT_EQ(points->points.front().step, 4);
+  EXPECT_EQ(points->points.front().value, 8 + 6.0 / 8);
   query.head.reset();
-  EXPECT_EQ(store_->Series(query)->front().value, 8 + 7.0 / 8) << "the largest of the layer";
+  EXPECT_EQ(store_->Series(query)->points.front().value, 8 + 7.0 / 8) << "the largest of the layer";
   query.layer = 2;
   EXPECT_EQ(store_->Series(query).status().message(), "layer 2 of attn_logit_max: it has 2, counted from 0");
 }
