@@ -62,12 +62,13 @@ bool HasWarmup(const model::ModelSpec& model) {
 std::string Absent(const model::ModelSpec& model, uint32_t id) {
   const std::string name = RegisterName(id);
   if (IsAlpha(id) || IsBeta(id)) {
-    if (DeclaredAlpha(model) && (IsAlpha(id) || model.deepnorm_beta))
+    if (DeclaredAlpha(model) && IsBeta(id) && !model.deepnorm_beta)
+      return name + " cannot be changed: the job declares no deepnorm_beta";
+    if (DeclaredAlpha(model))
       return name + " does not exist: the model has " + std::to_string(model.layers) + " layers";
     if (model.norm_placement == model::NormPlacement::kDeepnorm)
       return name + " cannot be changed: the job declares no deepnorm_alpha, wanted the one it trains with";
     const char* placement = model::Token(model.norm_placement);
-    if (DeclaredAlpha(model)) return name + " cannot be changed: the job declares no deepnorm_beta";
     return name + " cannot be changed: the norm placement is " + (*placement == '\0' ? "not declared" : placement) +
            ", wanted post or deepnorm";
   }

@@ -51,6 +51,7 @@ gyro_options OptionsOf(int rank, const gyro_collective* collective) {
   options.model.layers = 2;
   options.model.heads = 4;
   options.model.norm_placement = "post";
+  options.model.deepnorm_beta = 1;
   options.model.schedule_kind = "linear";
   options.model.schedule_peak = 1e-3;
   options.model.warmup_steps = 40;
