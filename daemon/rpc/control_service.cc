@@ -362,7 +362,7 @@ grpc::ServerWriteReactor<v1::RunView>* ControlService::Watch(grpc::CallbackServe
     return new Refusal<v1::RunView>(absl::InvalidArgumentError(
         "interval_ms is " + std::to_string(interval_ms) + ", wanted 100 to 60000, or 0 for 1000"));
   WatchOptions options{.run = request->run(), .interval = base::Milliseconds(interval_ms),
-                       .watchers_max = options_.watchers_max};
+                       .heads = request->heads(), .watchers_max = options_.watchers_max};
   const auto watch = std::make_shared<WatchStream>(std::move(options), context, engine_, &watches_, probe_, clock_);
   watch->Begin();
   return watch.get();

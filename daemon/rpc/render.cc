@@ -158,6 +158,11 @@ void ToWire(const engine::RunState& in, v1::RunView* out) {
   out->set_reports_dropped_total(in.reports_dropped_total);
 }
 
+void AddHeads(const engine::RunState& in, v1::RunView* out) {
+  const std::span<const float> heads = in.last.Array(Signal::kAttnLogitMax);
+  out->mutable_head_attn_logit_max()->Add(heads.begin(), heads.end());
+}
+
 void ToWire(const model::Finding& in, const std::string& run, const model::AttemptId& attempt, v1::Finding* out) {
   out->set_id(in.id);
   out->set_run(run);

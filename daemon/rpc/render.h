@@ -20,7 +20,8 @@ void ToWire(const model::Order& in, v1::DaemonMessage* out);
 
 v1::Mode ToWire(model::Mode in);
 void ToWire(const engine::RunState& in, v1::RunSummary* out);
-void ToWire(const engine::RunState& in, v1::RunView* out);
+void ToWire(const engine::RunState& in, v1::RunView* out);  // Without head_attn_logit_max.
+void AddHeads(const engine::RunState& in, v1::RunView* out);  // head_attn_logit_max alone.
 void ToWire(const model::Finding& in, const std::string& run, const model::AttemptId& attempt, v1::Finding* out);
 void ToWire(const diagnose::Diagnosis& in, const std::string& run, const model::AttemptId& attempt, v1::Episode* out);
 void ToWire(const model::Intervention& in, const std::string& run, const model::AttemptId& attempt,

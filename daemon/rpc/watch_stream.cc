@@ -60,6 +60,7 @@ void WatchStream::Tick() {
   if (!writing_) {
     view_.Clear();
     ToWire(**run, &view_);
+    if (options_.heads) AddHeads(**run, &view_);
     writing_ = true;
     write_began_ = clock_->Now();
     StartWrite(&view_);

@@ -36,6 +36,7 @@ class WatchSet {
 struct WatchOptions {
   std::string run;
   base::Milliseconds interval{1000};
+  bool heads = false;  // With every head's maximum.
   size_t watchers_max = 64;
   base::Milliseconds write_deadline{20000};  // A reader that has not taken one view by then is cut.
 };

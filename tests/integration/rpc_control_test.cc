@@ -328,6 +328,23 @@ TEST_F(Control, WatchShowsWhatIsNew) {
   EXPECT_TRUE(Eventually([&] { return daemon_.probe().watchers_open.value() == 0; }));
 }
 
+TEST_F(Control, WatchBringsEveryHeadWhereItIsAskedTo) {
+  const auto job = Train("r", 'a', 1);
+  for (const bool heads : {false, true}) {
+    v1::WatchRequest request;
+    request.set_run("r");
+    request.set_heads(heads);
+    grpc::ClientContext context;
+    SetPatience(&context);
+    const auto reader = stub_->Watch(&context, request);
+    v1::RunView view;
+    ASSERT_TRUE(reader->Read(&view));
+    EXPECT_EQ(view.head_attn_logit_max_size(), heads ? 8 : 0);
+    if (heads) EXPECT_EQ(view.head_attn_logit_max(7), 8);
+    context.TryCancel();
+  }
+}
+
 TEST_F(Control, WatchWantsAReasonableInterval) {
   const auto job = Train("r", 'a', 1);
   for (const uint32_t interval_ms : {99u, 60001u}) {

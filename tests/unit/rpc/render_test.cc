@@ -163,6 +163,11 @@ TEST(RenderRun, ShowsTheNewestOfEverything) {
   EXPECT_EQ(out.layer_attn_logit_max(0), 7);
   EXPECT_TRUE(std::isnan(out.layer_attn_logit_max(1)));
   EXPECT_EQ(out.worst_heads(0).value(), 9);
+  EXPECT_EQ(out.head_attn_logit_max_size(), 0) << "only where it is asked for";
+  AddHeads(run, &out);
+  ASSERT_EQ(out.head_attn_logit_max_size(), 6);
+  EXPECT_EQ(out.head_attn_logit_max(2), model::kAbsent);
+  EXPECT_EQ(out.head_attn_logit_max(4), 9);
   EXPECT_EQ(out.open_findings(0).message(), "it grows");
   EXPECT_EQ(out.open_findings(0).attempt(), IdBytes('a'));
   EXPECT_EQ(out.open_interventions(0).run(), "r");
