@@ -13,7 +13,6 @@
 namespace gyrostat::ctl {
 namespace {
 
-constexpr char kDefaultAddress[] = "127.0.0.1:7431";
 
 constexpr char kAbout[] =
     "gyrostatctl: look at training runs, and answer what gyrostat proposes.\n\n"
@@ -81,9 +80,13 @@ void AddReading(CLI::App* app, Draft* draft) {
   AddRun(sub, draft);
   sub = Add(app, draft, Command::kWatch, "watch", "One run, live",
             "  gyrostatctl watch my-run\n"
-            "  gyrostatctl watch my-run --count 1 --json    one look, then end\n");
+            "  gyrostatctl watch my-run --once              one page, then end\n"
+            "  gyrostatctl watch my-run --json --count 3    three objects, then end\n"
+            "On a terminal it redraws one page until q or Ctrl-C; into a pipe, a line for each update.\n");
   AddRun(sub, draft);
+  CLI::Option* once = sub->add_flag("--once", request.once, "Print one page and end");
   sub->add_option("--count", request.count, "End after this many updates")
+      ->excludes(once)
       ->check(CLI::Range(1, 1000000000))->option_text("N");  // CLI11 2.1 reads -1 as 2^64 - 1 where nothing checks.
   sub->add_option("--interval", draft->interval_s, "Seconds between updates, 0.1 to 60 (1)")
       ->check(CLI::Range(0.1, 60.0))->option_text("SECONDS");

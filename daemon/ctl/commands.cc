@@ -1,6 +1,5 @@
 #include "ctl/commands.h"
 
-#include <chrono>
 #include <string_view>
 #include <vector>
 
@@ -9,7 +8,7 @@
 #include "ctl/history_notes.h"
 #include "ctl/json.h"
 #include "ctl/render.h"
-#include "ctl/watch_screen.h"
+#include "ctl/watch.h"
 #include "model/intervention.h"
 #include "model/signal.h"
 
@@ -17,7 +16,6 @@ namespace gyrostat::ctl {
 namespace {
 
 constexpr size_t kTailPoints = 10;  // What a terminal shows of a series below its summary.
-constexpr std::chrono::milliseconds kReconnectPause{1000};
 
 v1::Mode ModeOf(const std::string& token) {
   return token == "act" ? v1::ACT : token == "advise" ? v1::ADVISE : v1::OBSERVE;
@@ -204,44 +202,6 @@ int Series(const Request& request, Control* control, const Console& console) {
   for (size_t i = points.size() > kTailPoints ? points.size() - kTailPoints : 0; i < points.size(); ++i)
     console.out << "  " << points[i].step << " " << Number(points[i].value) << "\n";
   return kDone;
-}
-
-// A redraw writes over the old picture line by line, so that it does not flicker and the last one stays after Ctrl-C.
-void Redraw(const WatchScreen& screen, const Console& console, std::string_view trouble) {
-  const Size size = console.size();
-  Style style = console.style;
-  style.columns = size.columns;
-  const std::string page = screen.Render(style, size.rows - 1, console.clock.UnixMs(), trouble);
-  std::string frame = "\x1b[H";
-  for (const char each : page) {
-    if (each == '\n') frame += "\x1b[K";
-    frame.push_back(each);
-  }
-  console.out << frame << "\x1b[J" << std::flush;
-}
-
-int Watch(const Request& request, Control* control, const Console& console) {
-  v1::WatchRequest wire;
-  wire.set_run(request.run);
-  wire.set_interval_ms(request.interval_ms);
-  const bool live = console.terminal && !request.json;  // Into a pipe goes JSON: a screen would be of no use there.
-  WatchScreen screen;
-  uint64_t updates = 0;
-  const auto on_view = [&](const v1::RunView& view) {
-    screen.Add(view);
-    ++updates;
-    if (live) Redraw(screen, console, "");
-    else console.out << Json(view) << "\n" << std::flush;
-    return console.out.good() && (request.count == 0 || updates < request.count);
-  };
-  if (live) console.out << "\x1b[2J";
-  absl::Status status = control->Watch(wire, on_view);
-  // A daemon that restarts comes back with the run; a person who watches should not have to type again.
-  while (live && updates > 0 && absl::IsUnavailable(status)) {
-    Redraw(screen, console, "No daemon answers at " + request.address + "; trying again. Ctrl-C ends.");
-    if (control->WaitForConnection(kReconnectPause)) status = control->Watch(wire, on_view);
-  }
-  return status.ok() ? kDone : Complain(status, request.address, console);
 }
 
 }  // namespace

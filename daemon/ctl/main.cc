@@ -7,6 +7,7 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -24,6 +25,7 @@
 #include "ctl/replay.h"
 #include "ctl/request.h"
 #include "ctl/spec_file.h"
+#include "ctl/stage.h"
 #include "ctl/token.h"
 
 namespace gyrostat::ctl {
@@ -67,6 +69,8 @@ Console MakeConsole() {
   console.style.colour = console.terminal && Variable("NO_COLOR").empty() && Variable("TERM") != "dumb";
   console.style.unicode = SpeaksUnicode();
   console.style.columns = console.terminal ? TerminalSize().columns : 0;
+  if (console.terminal && Variable("TERM") != "dumb")
+    console.stage = [](Picture picture) { return OpenStage(TerminalSize, std::move(picture)); };
   return console;
 }
 

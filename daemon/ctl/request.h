@@ -48,6 +48,8 @@ struct MlaWidths {
   uint32_t nope = 0, rope = 0, value = 0;
 };
 
+inline constexpr char kDefaultAddress[] = "127.0.0.1:7431";
+
 struct Request {
   Command command = Command::kRuns;
   bool json = false;
@@ -63,6 +65,7 @@ struct Request {
   std::string mode;        // "observe", "advise" or "act".
   uint32_t interval_ms = 1000;  // watch
   uint64_t count = 0;           // watch: updates before it ends; 0: for ever.
+  bool once = false;            // watch: one page, printed.
   std::string signal;           // series
   std::optional<uint32_t> layer, head;
   uint32_t points = 0;  // Of a series, at most; 0: all.

@@ -1,16 +1,22 @@
 #include "ctl/watch_screen.h"
 
 #include <algorithm>
+#include <cmath>
+#include <span>
+#include <utility>
 #include <vector>
 
+#include "ctl/head_grid.h"
 #include "ctl/json.h"
 #include "ctl/render.h"
 
 namespace gyrostat::ctl {
 namespace {
 
-constexpr size_t kHistory = 120;  // More than any sparkline shows.
 constexpr size_t kLabelColumns = 14, kValueColumns = 12;
+constexpr size_t kSparkColumns = 100;
+constexpr size_t kMapRowsFew = 7;        // Of words and blocks; below that other rows give way.
+constexpr size_t kWaitingRowsMax = 4;
 
 const v1::ScalarValue* Find(const v1::RunView& view, std::string_view signal) {
   for (const v1::ScalarValue& each : view.scalars())
@@ -20,7 +26,7 @@ const v1::ScalarValue* Find(const v1::RunView& view, std::string_view signal) {
 
 void Push(double value, std::deque<double>* history) {
   history->push_back(value);
-  if (history->size() > kHistory) history->pop_front();
+  if (history->size() > kWatchedPoints) history->pop_front();
 }
 
 std::string Padded(std::string text, size_t columns) {
@@ -29,23 +35,52 @@ std::string Padded(std::string text, size_t columns) {
   return text;
 }
 
-}  // namespace
+std::string NameOf(const v1::HeadMax& head) {
+  return "L" + std::to_string(head.layer()) + "H" + std::to_string(head.head());
+}
+
+bool Waits(const v1::Intervention& each) { return each.state() == "proposed"; }
+
+// A budget that parts take from in order of their weight.
+struct Budget {
+  size_t left;
+  size_t Take(size_t wanted) {
+    const size_t taken = std::min(wanted, left);
+    left -= taken;
+    return taken;
+  }
+};
 
 // Rows of a section within a budget; the last one says how many did not fit.
-void WatchScreen::Section(const std::vector<Row>& rows, size_t budget, std::vector<Row>* out) {
+template <class Row>
+void Append(const std::vector<Row>& rows, size_t budget, std::vector<Row>* out) {
   const bool all = rows.size() <= budget;
   const size_t shown = all ? rows.size() : budget > 0 ? budget - 1 : 0;
   out->insert(out->end(), rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(shown));
   if (!all && budget > 0) out->push_back({"  " + std::to_string(rows.size() - shown) + " more"});
 }
 
+}  // namespace
+
+WatchScreen::WatchScreen(std::string command) : command_(std::move(command)) {
+  for (const std::string_view each : kWatchedSignals) past_[std::string(each)];
+}
+
+void WatchScreen::AddPast(std::string_view signal, double value) {
+  if (const auto found = past_.find(signal); found != past_.end()) Push(value, &found->second);
+}
+
 void WatchScreen::Add(const v1::RunView& view) {
   const bool fresh = !seen_ || view.summary().step() != view_.summary().step();
   view_ = view;
   seen_ = true;
+  if (!view.head_attn_logit_max().empty()) {
+    heads_.assign(view.head_attn_logit_max().begin(), view.head_attn_logit_max().end());
+    layers_ = view.model().layers() > 0 ? view.model().layers() : 1;
+  }
   if (!fresh) return;
-  if (const auto* loss = Find(view, "loss")) Push(loss->value(), &loss_);
-  if (const auto* norm = Find(view, "grad_norm")) Push(norm->value(), &grad_norm_);
+  for (const std::string_view each : kWatchedSignals)
+    if (const auto* now = Find(view, each)) AddPast(each, now->value());
   if (!view.worst_heads().empty()) Push(static_cast<double>(view.worst_heads(0).value()), &logit_);
 }
 
@@ -58,57 +93,78 @@ std::string WatchScreen::Curve(const Style& style, std::string_view name, const 
                                const History& history) const {
   const std::vector<double> values(history.begin(), history.end());
   const size_t left = kLabelColumns + kValueColumns + 2;
-  const size_t spark = style.columns > left + 8 ? std::min<size_t>(style.columns - left, 60) : 40;
+  const size_t spark = style.columns > left + 8 ? std::min(style.columns - left, kSparkColumns) : 40;
   const size_t skip = values.size() > spark ? values.size() - spark : 0;
-  return Padded(std::string(name), kLabelColumns) + Padded(value, kValueColumns) +
+  return Padded(std::string(name), kLabelColumns) + Padded(value + " ", kValueColumns) +
          Sparkline(style, std::span<const double>(values).subspan(skip), spark);
 }
 
-std::string WatchScreen::Heads(const Style& style) const {
-  std::string out = Padded("worst heads", kLabelColumns);
-  if (view_.worst_heads().empty()) return out + "no attention maxima reported";
-  std::string between;
-  for (const v1::HeadMax& each : view_.worst_heads()) {
-    const std::string part = between + "L" + std::to_string(each.layer()) + "H" + std::to_string(each.head()) + " " +
-                             Number(static_cast<double>(each.value()));
-    if (style.columns > 0 && Columns(out) + Columns(part) > style.columns) break;
-    out += part;
-    between = "  ";
-  }
-  return out;
+WatchScreen::Row WatchScreen::LogitRow(const Style& style) const {
+  const std::string over = Count(view_.heads_over_tau(), "head") + " over " + Number(view_.tau());
+  Style narrow = style;  // The curve leaves room for what is said behind it.
+  if (style.columns > Columns(over) + 2) narrow.columns = style.columns - Columns(over) - 2;
+  const std::string logit = logit_.empty() ? "-" : Number(logit_.back());
+  return {Curve(narrow, "max logit", logit, logit_) + "  " + over,
+          view_.heads_over_tau() > 0 ? Tint::kBad : Tint::kNone};
 }
 
 std::vector<WatchScreen::Row> WatchScreen::Signals(const Style& style, int64_t now_unix_ms) const {
   const v1::RunSummary& run = view_.summary();
-  const auto* rate = Find(view_, "learning_rate");
   const auto percent = [&](std::string_view signal) {
     const auto* score = Find(view_, signal);
     return score == nullptr ? std::string("-") : Number(score->value()) + " %";
   };
-  const std::string logit = logit_.empty() ? "-" : Number(logit_.back());
+  const auto curve = [&](std::string_view name, std::string_view signal, const std::string& value) {
+    return Row{Curve(style, name, value, past_.find(signal)->second)};
+  };
   return {
       {Escape(run.run()) + "  " + Escape(run.state()) + "  mode " + Token(run.mode()) + "  step " +
            std::to_string(run.step()) + "  last report " + Ago(now_unix_ms, run.last_report_at_ms()),
        Tint::kBold},
-      {""},
-      {Curve(style, "loss", Shown("loss"), loss_)},
-      {Curve(style, "grad norm", Shown("grad_norm"), grad_norm_)},
-      {Padded("learning rate", kLabelColumns) + Padded(rate ? Number(rate->value()) : "-", kValueColumns) +
-       "spike score  loss " + percent("spike_score_loss") + "  grad norm " + percent("spike_score_grad_norm")},
-      {Curve(style, "max logit", logit, logit_)},
-      {Padded("over tau", kLabelColumns) + Count(view_.heads_over_tau(), "head") + " over " + Number(view_.tau()),
-       view_.heads_over_tau() > 0 ? Tint::kBad : Tint::kNone},
-      {Heads(style)},
-      {""},
+      curve("loss", "loss", Shown("loss")),
+      curve("grad norm", "grad_norm", Shown("grad_norm")),
+      curve("learning rate", "learning_rate", Shown("learning_rate")),
+      curve("spikes, loss", "spike_score_loss", percent("spike_score_loss")),
+      curve("spikes, norm", "spike_score_grad_norm", percent("spike_score_grad_norm")),
+      LogitRow(style),
   };
 }
 
-// What happens, and what now: as long as it is news.
+// What happens, why, and what now: as long as it is news.
 std::vector<WatchScreen::Row> WatchScreen::Episode() const {
   if (!view_.has_episode() || view_.episode().closed()) return {};
   const v1::Episode& episode = view_.episode();
-  std::vector<Row> rows = {{Escape(episode.headline()), TintOfSeverity(episode.severity())}};
+  std::string why = "  ";
+  if (!episode.causes().empty()) {
+    const v1::Cause& cause = episode.causes(0);
+    why += "likely " + Escape(cause.cause()) + " (" + std::to_string(std::lround(cause.weight() * 100)) + " %), ";
+  }
+  why += "since step " + std::to_string(episode.step_begin()) + ", " + Count(episode.findings(), "finding");
+  if (episode.has_step_end()) why += ", calm since step " + std::to_string(episode.step_end());
+  std::vector<Row> rows = {{Escape(episode.headline()), TintOfSeverity(episode.severity())}, {why}};
   if (!episode.advice().empty()) rows.push_back({"  " + Escape(episode.advice())});
+  return rows;
+}
+
+// The words come first: they must not be cut off by a long reason.
+std::vector<WatchScreen::Row> WatchScreen::Waiting() const {
+  std::vector<Row> rows;
+  for (const v1::Intervention& each : view_.open_interventions())
+    if (Waits(each))
+      rows.push_back({"  " + command_ + " approve " + Escape(each.id()) + "   " + Token(each.kind()) + ": " +
+                          Escape(each.reason()),
+                      Tint::kWarn});
+  if (!rows.empty()) rows.insert(rows.begin(), {"waits for you (or reject ID --reason WHY):", Tint::kWarn});
+  return rows;
+}
+
+std::vector<WatchScreen::Row> WatchScreen::Interventions() const {
+  std::vector<Row> rows;
+  for (const v1::Intervention& each : view_.open_interventions())
+    if (!Waits(each))
+      rows.push_back({"  " + Escape(each.id()) + "  " + Token(each.kind()) + "  " + Escape(each.state()) + "  orders " +
+                      std::to_string(each.orders_applied()) + "/" + std::to_string(each.orders()) + "  " +
+                      Escape(each.reason())});
   return rows;
 }
 
@@ -127,36 +183,81 @@ std::vector<WatchScreen::Row> WatchScreen::Findings() const {
   return rows;
 }
 
-std::vector<WatchScreen::Row> WatchScreen::Interventions() const {
-  std::vector<Row> rows;
-  for (const v1::Intervention& each : view_.open_interventions())
-    rows.push_back({"  " + Escape(each.id()) + "  " + Token(each.kind()) + "  " + Escape(each.state()) + "  orders " +
-                        std::to_string(each.orders_applied()) + "/" + std::to_string(each.orders()) + "  " +
-                        Escape(each.reason()),
-                    each.state() == "proposed" ? Tint::kWarn : Tint::kNone});
-  return rows;
+// Where heads were never told one by one, the worst of them stand for the map.
+std::string WatchScreen::Heads(const Style& style) const {
+  std::string out = Padded("worst heads", kLabelColumns);
+  if (view_.worst_heads().empty()) return out + "no attention maxima reported";
+  std::string between;
+  for (const v1::HeadMax& each : view_.worst_heads()) {
+    const std::string part = between + NameOf(each) + " " + Number(static_cast<double>(each.value()));
+    if (style.columns > 0 && Columns(out) + Columns(part) > style.columns) break;
+    out += part;
+    between = "  ";
+  }
+  return out;
 }
 
-std::string WatchScreen::Render(const Style& style, size_t rows, int64_t now_unix_ms, std::string_view trouble) const {
+size_t WatchScreen::MapRowsWanted() const {
+  const size_t grid = GridRowsWanted({layers_, heads_, view_.tau()});
+  return grid > 0 ? grid : 1;
+}
+
+std::vector<WatchScreen::Row> WatchScreen::Map(const Style& style, size_t rows) const {
+  std::vector<Row> out;
+  for (std::string& each : DrawGrid(style, {layers_, heads_, view_.tau()}, rows))
+    out.push_back({std::move(each), Tint::kNone, true});
+  if (out.empty() && rows > 0) out.push_back({Heads(style)});
+  return out;
+}
+
+std::string WatchScreen::Render(const Style& style, size_t rows, int64_t now_unix_ms, std::string_view trouble,
+                                std::string_view keys) const {
   std::vector<Row> page = Signals(style, now_unix_ms);
-  const std::vector<Row> episode = Episode();
-  page.insert(page.end(), episode.begin(), episode.end());
-  const std::vector<Row> findings = Findings(), interventions = Interventions();
-  // Headings, the last line and the page above are fixed; findings and interventions share the rest.
-  const size_t fixed = page.size() + 4;
-  const size_t left = rows > fixed ? rows - fixed : 2;
-  const size_t spare = left - std::min(left, interventions.size());
-  const size_t for_findings = std::min(findings.size(), std::max(left / 2, spare));
+  const std::vector<Row> episode = Episode(), waiting = Waiting(), others = Interventions(), findings = Findings();
+  const size_t headings = 2;  // Of findings and other interventions, told in all windows.
+  Budget budget{rows > page.size() + 1 + headings ? rows - page.size() - 1 - headings : 0};
+  const size_t for_episode = budget.Take(episode.size());
+  const size_t for_waiting = budget.Take(std::min(waiting.size(), kWaitingRowsMax));
+  size_t for_map = budget.Take(std::min(MapRowsWanted(), kMapRowsFew));
+  const size_t for_others = budget.Take(std::min<size_t>(others.size(), 3));
+  const size_t for_findings = budget.Take(std::min<size_t>(findings.size(), 3));
+  for_map += budget.Take(MapRowsWanted() - std::min(MapRowsWanted(), for_map));
+  const size_t more_waiting = budget.Take(waiting.size() - for_waiting);
+  const size_t more_others = budget.Take(others.size() - for_others);
+  const size_t more_findings = budget.Take(findings.size() - for_findings);
+  Append(episode, for_episode, &page);
+  Append(waiting, for_waiting + more_waiting, &page);
+  page.push_back({"interventions under way: " + std::to_string(others.size())});
+  Append(others, for_others + more_others, &page);
   page.push_back({"open findings: " + std::to_string(findings.size())});
-  Section(findings, for_findings, &page);
-  page.push_back({""});
-  page.push_back({"open interventions: " + std::to_string(interventions.size())});
-  Section(interventions, left - for_findings, &page);
+  Append(findings, for_findings + more_findings, &page);
+  const std::vector<Row> map = Map(style, for_map);
+  page.insert(page.end(), map.begin(), map.end());
+  if (page.size() + 1 > rows) page.resize(rows > 0 ? rows - 1 : 0);
   if (!trouble.empty()) page.push_back({Escape(trouble), Tint::kBad});
-  else page.push_back({"Ctrl-C ends; gyrostatctl show " + Escape(view_.summary().run()) + " tells more", Tint::kDim});
+  else page.push_back({std::string(keys) + command_ + " show " + Escape(view_.summary().run()) + " tells more",
+                       Tint::kDim});
   std::string out;
-  for (size_t i = 0; i < page.size() && i < rows; ++i)
-    out += Paint(style, page[i].tint, Cut(style, page[i].text, style.columns)) + "\n";
+  for (size_t i = 0; i < page.size() && i < rows; ++i) {
+    const Row& row = page[i];
+    out += (row.drawn ? row.text : Paint(style, row.tint, Cut(style, row.text, style.columns))) + "\n";
+  }
+  return out;
+}
+
+std::string WatchScreen::Line(int64_t now_unix_ms) const {
+  const v1::RunSummary& run = view_.summary();
+  std::string out = Rfc3339(now_unix_ms) + "  " + Escape(run.run()) + "  " + Escape(run.state()) + "  mode " +
+                    Token(run.mode()) + "  step " + std::to_string(run.step()) + "  loss " + Shown("loss") +
+                    "  grad norm " + Shown("grad_norm") + "  learning rate " + Shown("learning_rate");
+  if (!view_.worst_heads().empty())
+    out += "  max logit " + Number(static_cast<double>(view_.worst_heads(0).value())) + " (" +
+           NameOf(view_.worst_heads(0)) + ", " + Count(view_.heads_over_tau(), "head") + " over " +
+           Number(view_.tau()) + ")";
+  out += "  " + Count(static_cast<uint64_t>(view_.open_findings_size()), "open finding");
+  for (const v1::Intervention& each : view_.open_interventions())
+    if (Waits(each)) out += "  waits: " + command_ + " approve " + Escape(each.id());
+  if (view_.has_episode() && !view_.episode().closed()) out += "  " + Escape(view_.episode().headline());
   return out;
 }
 

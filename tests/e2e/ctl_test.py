@@ -196,10 +196,10 @@ def test_mode_all_is_a_kill_switch(daemon):
         assert set(modes.values()) == {"observe"}
 
 
-def test_watch_prints_one_object_an_update_into_a_pipe(daemon):
+def test_watch_prints_one_object_an_update(daemon):
     with Load(daemon, "--run", "seen", "--steps", 1000000, "--rate", 100):
         wait_until(lambda: any(each["run"] == "seen" for each in objects(daemon, "runs")), "the run is known")
-        done = run("watch", "seen", "--count", 3, "--interval", 0.2, address=daemon.grpc)
+        done = run("watch", "seen", "--json", "--count", 3, "--interval", 0.2, address=daemon.grpc)
         assert done.returncode == 0, done.stderr
         views = [json.loads(line) for line in done.stdout.splitlines()]
         assert len(views) == 3

@@ -171,6 +171,8 @@ TEST(Parse, WatchBoundsItsInterval) {
   Refused({"watch", "gpt", "--interval", "0.01"});
   Refused({"watch", "gpt", "--interval", "61"});
   Refused({"watch", "gpt", "--count", "-1"});
+  EXPECT_TRUE(Accepted({"watch", "gpt", "--once"}).once);
+  Refused({"watch", "gpt", "--once", "--count", "3"});
 }
 
 TEST(Parse, FailOnKnowsTwoSeverities) {

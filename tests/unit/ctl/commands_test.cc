@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 #include <sstream>
+#include <utility>
 
 #include "unit/ctl/fake_control.h"
 
@@ -16,6 +18,21 @@ class StoppedClock : public base::Clock {
   int64_t UnixMs() const override { return 1767225600000; }
 };
 
+// A terminal that keeps what is drawn: a double, since a test has none.
+class PaperStage : public Stage {
+ public:
+  PaperStage(std::ostream* out, Picture picture) : out_(out), picture_(std::move(picture)) {}
+  ~PaperStage() override { *out_ << "<given back>"; }
+  bool Redraw() override {
+    *out_ << picture_(Size{80, 24});
+    return out_->good();
+  }
+
+ private:
+  std::ostream* out_;
+  Picture picture_;
+};
+
 class Commands : public ::testing::Test {
  protected:
   int Run(Command command) {
@@ -24,6 +41,7 @@ class Commands : public ::testing::Test {
     out.str("");
     err.str("");
     Console console{out, err, clock_, {}, terminal, [] { return Size(); }};
+    console.stage = [this](Picture picture) { return std::make_unique<PaperStage>(&out, std::move(picture)); };
     return RunCommand(request, &control, console);
   }
 
@@ -227,8 +245,32 @@ TEST_F(Commands, WatchEndsAfterItsCount) {
   request.count = 3;
   request.interval_ms = 250;
   EXPECT_EQ(Run(Command::kWatch), kDone);
-  EXPECT_EQ(LineCount(out.str()), 3u) << "a pipe gets JSON";
+  EXPECT_EQ(LineCount(out.str()), 3u) << "a pipe gets a line an update";
   EXPECT_EQ(control.watched.interval_ms(), 250u);
+  EXPECT_FALSE(control.watched.heads());
+  request.json = true;
+  EXPECT_EQ(Run(Command::kWatch), kDone);
+  EXPECT_EQ(LineCount(out.str()), 3u);
+  EXPECT_TRUE(out.str().starts_with("{"));
+}
+
+TEST_F(Commands, WatchOncePrintsOnePage) {
+  control.views.resize(5);
+  control.views[0].mutable_summary()->set_run("gpt");
+  control.views[0].mutable_summary()->set_step(9);
+  control.run.mutable_view()->mutable_summary()->set_step(9);
+  control.series = {{7, 1.0}, {8, 2.0}};
+  request.once = true;
+  for (const bool on : {false, true}) {
+    terminal = on;
+    EXPECT_EQ(Run(Command::kWatch), kDone);
+    EXPECT_TRUE(out.str().starts_with("gpt ")) << out.str();
+    EXPECT_NE(out.str().find("\nloss          -           ▁█\n"), std::string::npos) << out.str();
+    EXPECT_EQ(out.str().find("Ctrl-C"), std::string::npos);
+    EXPECT_EQ(out.str().find("<given back>"), std::string::npos) << "no page of its own";
+    EXPECT_TRUE(control.watched.heads());
+    EXPECT_EQ(control.asked_series.to_step(), 8);
+  }
 }
 
 TEST_F(Commands, WatchInAPipeEndsWithTheStream) {
@@ -246,12 +288,14 @@ TEST_F(Commands, WatchOnATerminalWaitsForTheDaemonToComeBack) {
   EXPECT_EQ(Run(Command::kWatch), kDone);
   EXPECT_EQ(control.connections, 2);
   EXPECT_NE(out.str().find("No daemon answers at 127.0.0.1:7431; trying again."), std::string::npos);
+  EXPECT_TRUE(out.str().ends_with("<given back>"));
 }
 
 TEST_F(Commands, WatchOnATerminalEndsWhenTheRunIsUnknown) {
   terminal = true;
   control.failure = absl::NotFoundError("no run \"x\"");
   EXPECT_EQ(Run(Command::kWatch), kRefused);
+  EXPECT_EQ(out.str(), "") << "nothing to show, so no page";
 }
 
 }  // namespace

@@ -53,36 +53,100 @@ TEST(WatchScreen, IsOneCalmPage) {
   WatchScreen screen;
   screen.Add(View(1, 4));
   screen.Add(View(2, 3));
-  EXPECT_EQ(screen.Render(Terminal(), 23, kNow),
+  EXPECT_EQ(screen.Render(Terminal(), 24, kNow, "", "q ends; "),
             "gpt  live  mode act  step 2  last report just now\n"
-            "\n"
             "loss          3           █▁\n"
             "grad norm     1.5         ▁▁\n"
-            "learning rate 0.0003      spike score  loss 0.4 %  grad norm -\n"
-            "max logit     40          ▁▁\n"
-            "over tau      8 heads over 30\n"
-            "worst heads   L0H0 40  L1H1 39  L2H2 38  L3H3 37  L4H4 36  L5H5 35  L6H6 34\n"
-            "\n"
+            "learning rate 0.0003      ▁▁\n"
+            "spikes, loss  0.4 %       ▁▁\n"
+            "spikes, norm  -           \n"
+            "max logit     40          ▁▁  8 heads over 30\n"
+            "interventions under way: 0\n"
             "open findings: 0\n"
-            "\n"
-            "open interventions: 0\n"
-            "Ctrl-C ends; gyrostatctl show gpt tells more\n");
+            "worst heads   L0H0 40  L1H1 39  L2H2 38  L3H3 37  L4H4 36  L5H5 35  L6H6 34\n"
+            "q ends; gyrostatctl show gpt tells more\n");
 }
 
-TEST(WatchScreen, TellsTheEpisodeInTwoLinesAsLongAsItIsNews) {
+TEST(WatchScreen, BeginsItsCurvesWithThePast) {
+  WatchScreen screen;
+  for (int i = 0; i < 300; ++i) screen.AddPast("loss", i);
+  screen.AddPast("no_such_signal", 1);
+  screen.Add(View(2, 400));
+  const std::string row = Lines(screen.Render(Terminal(), 24, kNow))[1];
+  EXPECT_EQ(Columns(row), 14 + 12 + 52u) << row;
+  EXPECT_TRUE(row.ends_with("█")) << row;
+}
+
+v1::RunView WithHeads(int64_t step, uint32_t layers, uint32_t heads) {
+  v1::RunView view = View(step, 3);
+  view.mutable_model()->set_layers(layers);
+  view.mutable_model()->set_heads(heads);
+  for (uint32_t i = 0; i < layers * heads; ++i) view.add_head_attn_logit_max(static_cast<float>(i % 31));
+  return view;
+}
+
+TEST(WatchScreen, DrawsTheHeadsInTheRoomThatIsLeft) {
+  WatchScreen screen;
+  screen.Add(WithHeads(1, 128, 128));
+  auto lines = Lines(screen.Render(Terminal(), 24, kNow));
+  ASSERT_EQ(lines.size(), 24u);
+  EXPECT_EQ(lines[9], "max logit, 128 layers down, 128 heads across; a cell: the largest of 11 x 2");
+  EXPECT_TRUE(lines[22].starts_with("0 [ `:-=+*#] 30 = tau   worst L0H30 30   ! over tau: 0 heads")) << lines[22];
+  screen.Add(View(2, 3));  // A report without heads.
+  EXPECT_EQ(Lines(screen.Render(Terminal(), 24, kNow))[9], lines[9]);
+  WatchScreen small;
+  small.Add(WithHeads(1, 4, 8));
+  lines = Lines(small.Render(Terminal(), 24, kNow));
+  EXPECT_EQ(lines.size(), 7 + 2 + 6 + 1u);
+  EXPECT_EQ(lines[9], "max logit, 4 layers down, 8 heads across");
+}
+
+TEST(WatchScreen, TellsTheEpisodeItsCauseAndSinceWhenAsLongAsItIsNews) {
   WatchScreen screen;
   v1::RunView view = View(2, 3);
   view.mutable_episode()->set_headline("Attention logits run away, first in layer 2, head 5, since step 93.");
   view.mutable_episode()->set_advice(std::string(300, 'a'));
+  view.mutable_episode()->set_step_begin(93);
+  view.mutable_episode()->set_findings(3);
+  auto* cause = view.mutable_episode()->add_causes();
+  cause->set_cause("attention_logits");
+  cause->set_weight(0.716);
   screen.Add(view);
-  const auto lines = Lines(screen.Render(Terminal(), 23, kNow));
+  const auto lines = Lines(screen.Render(Terminal(), 24, kNow));
   ASSERT_GT(lines.size(), 10u);
-  EXPECT_EQ(lines[9], "Attention logits run away, first in layer 2, head 5, since step 93.");
-  EXPECT_EQ(lines[10], "  " + std::string(77, 'a') + "…");
-  EXPECT_EQ(lines[11], "open findings: 0");
+  EXPECT_EQ(lines[7], "Attention logits run away, first in layer 2, head 5, since step 93.");
+  EXPECT_EQ(lines[8], "  likely attention_logits (72 %), since step 93, 3 findings");
+  EXPECT_EQ(lines[9], "  " + std::string(77, 'a') + "…");
+  EXPECT_EQ(lines[10], "interventions under way: 0");
   view.mutable_episode()->set_closed(true);
   screen.Add(view);
-  EXPECT_EQ(screen.Render(Terminal(), 23, kNow).find("run away"), std::string::npos);
+  EXPECT_EQ(screen.Render(Terminal(), 24, kNow).find("run away"), std::string::npos);
+}
+
+TEST(WatchScreen, SaysWhatToTypeForWhatWaits) {
+  WatchScreen screen("gyrostatctl --address 127.0.0.1:9");
+  v1::RunView view = WithHeads(1, 128, 128);
+  for (int i = 0; i < 9; ++i) {
+    auto* each = view.add_open_interventions();
+    each->set_id("gpt/" + std::to_string(i));
+    each->set_kind(v1::QK_CLIP);
+    each->set_state(i == 3 ? "proposed" : "sent");
+    each->set_reason(std::string(100, 'r'));
+  }
+  screen.Add(view);
+  const auto lines = Lines(screen.Render(Terminal(), 24, kNow));
+  ASSERT_EQ(lines.size(), 24u);
+  EXPECT_EQ(lines[7], "waits for you (or reject ID --reason WHY):");
+  EXPECT_TRUE(lines[8].starts_with("  gyrostatctl --address 127.0.0.1:9 approve gpt/3   qk_clip: rrr")) << lines[8];
+  EXPECT_EQ(lines[9], "interventions under way: 8");
+  EXPECT_NE(screen.Line(kNow).find("waits: gyrostatctl --address 127.0.0.1:9 approve gpt/3"), std::string::npos);
+}
+
+TEST(WatchScreen, SaysALookInOneLine) {
+  WatchScreen screen;
+  screen.Add(View(7, 4));
+  EXPECT_EQ(screen.Line(kNow), "2026-01-01T00:00:00.000Z  gpt  live  mode act  step 7  loss 4  grad norm 1.5  "
+                               "learning rate 0.0003  max logit 40 (L0H0, 8 heads over 30)  0 open findings");
 }
 
 TEST(WatchScreen, FitsAnyWindowHoweverMuchIsOpen) {
@@ -93,7 +157,10 @@ TEST(WatchScreen, FitsAnyWindowHoweverMuchIsOpen) {
   for (int i = 0; i < 50; ++i) {
     view.add_open_findings()->set_message(std::string(300, 'm'));
     view.add_open_interventions()->set_reason(std::string(300, 'r'));
+    view.add_open_interventions()->set_state("proposed");
   }
+  for (int i = 0; i < 64 * 64; ++i) view.add_head_attn_logit_max(static_cast<float>(i));
+  view.mutable_model()->set_layers(64);
   screen.Add(view);
   for (const size_t rows : {1u, 5u, 12u, 16u, 23u, 60u, 200u}) {
     for (const size_t columns : {20u, 80u, 200u}) {
@@ -106,7 +173,7 @@ TEST(WatchScreen, FitsAnyWindowHoweverMuchIsOpen) {
   }
   const std::string page = screen.Render(Terminal(), 23, kNow);
   EXPECT_NE(page.find("open findings: 50"), std::string::npos);
-  EXPECT_NE(page.find("open interventions: 50"), std::string::npos);
+  EXPECT_NE(page.find("interventions under way: 50"), std::string::npos);
   EXPECT_NE(page.find(" more\n"), std::string::npos);
 }
 
@@ -132,7 +199,7 @@ TEST(WatchScreen, GivesInterventionsTheRoomThatFindingsLeave) {
 TEST(WatchScreen, ARepeatedStepAddsNothingToTheCurve) {
   WatchScreen screen;
   for (int i = 0; i < 5; ++i) screen.Add(View(7, 4));
-  EXPECT_NE(screen.Render(Terminal(), 23, kNow).find("loss          4           ▁\n"), std::string::npos);
+  EXPECT_NE(screen.Render(Terminal(), 23, kNow).find("\nloss          4           ▁\n"), std::string::npos);
 }
 
 TEST(WatchScreen, ShowsTroubleWithoutLosingThePicture) {
