@@ -9,6 +9,7 @@
 #include <iostream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -82,8 +83,7 @@ class DrainLimit {
   std::thread thread_;
 };
 
-int Serve(const Flags& flags, const config::Config& config, const sigset_t& signals) {
-  FileWatch watch(flags.config_file);
+int Serve(const Flags& flags, const config::Config& config, FileWatch watch, const sigset_t& signals) {
   absl::StatusOr<std::unique_ptr<Service>> service = Service::Start(config, GYROSTAT_VERSION, &base::SystemClock());
   if (!service.ok()) {
     std::cerr << "gyrostatd: " << service.status().message() << "\n";
@@ -115,6 +115,7 @@ int Main(const std::vector<std::string>& args) {
   const Flags& flags = *parsed.flags;
   if (flags.task == Task::kListMetrics) return std::cout << ListAllMetrics(), kExitDone;
   if (flags.task == Task::kPrintDefaultConfig) return std::cout << config::DefaultYaml(), kExitDone;
+  FileWatch watch(flags.config_file);  // Looks before the file is read: a change in between is seen.
   const absl::StatusOr<config::Config> config = LoadConfig(flags);
   if (!config.ok()) {
     std::cerr << config.status().message() << "\n";
@@ -126,7 +127,7 @@ int Main(const std::vector<std::string>& args) {
   }
   KeepHeap();
   const sigset_t signals = BlockSignals();
-  return Serve(flags, *config, signals);
+  return Serve(flags, *config, std::move(watch), signals);
 }
 
 }  // namespace

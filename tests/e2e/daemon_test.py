@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -231,16 +232,39 @@ def modes(daemon):
     return {run["run"]: run["mode"] for run in map(json.loads, out.splitlines())}
 
 
-@pytest.mark.parametrize("how", ["SIGHUP", "file"])
+def mount_config_map(directory, text):
+    """The file as Kubernetes mounts a ConfigMap: a link through ..data, which a rename turns to another directory."""
+    version = Path(tempfile.mkdtemp(prefix="..version", dir=directory))
+    (version / "gyrostat.yaml").write_text(text)
+    (directory / "..data_tmp").symlink_to(version.name)
+    os.replace(directory / "..data_tmp", directory / "..data")
+    link = directory / "mounted.yaml"
+    if not link.is_symlink():
+        link.symlink_to("..data/gyrostat.yaml")
+    for old in directory.glob("..version*"):
+        if old != version:
+            shutil.rmtree(old)
+    return link
+
+
+@pytest.mark.parametrize("how", ["SIGHUP", "file", "in place", "ConfigMap"])
 def test_a_reload_takes_effect_and_a_mistake_changes_nothing(tmp_path, how):
     def rewrite(text):
         draft = tmp_path / "draft"
         draft.write_text(text)
-        os.replace(draft, daemon.config_path)
+        if how == "ConfigMap":
+            mount_config_map(tmp_path, text)
+        elif how == "in place":
+            daemon.config_path.write_text(text)
+        else:
+            os.replace(draft, daemon.config_path)
         if how == "SIGHUP":
             daemon.signal(signal.SIGHUP)
 
-    with Daemon(tmp_path, config="policy: {mode: observe}\n") as daemon:
+    daemon = Daemon(tmp_path, config="policy: {mode: observe}\n")
+    if how == "ConfigMap":
+        daemon.config_path = mount_config_map(tmp_path, "policy: {mode: observe}\n")
+    with daemon:
         load(daemon, "--run", "first", "--steps", 2)
         assert metric(daemon, "gyrostat_config_last_reload_successful") == 1
 
