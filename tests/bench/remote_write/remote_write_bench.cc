@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <mutex>
 #include <random>
@@ -17,7 +18,6 @@
 #include "base/clock.h"
 #include "store/store.h"
 #include "support/journal_entries.h"
-#include "support/temp_dir.h"
 #include "telemetry/remote_write.h"
 
 namespace gyrostat {
@@ -56,9 +56,8 @@ void Fill(store::Store* store) {
   }
 }
 
-int Run() {
-  const testing::TempDir temp;
-  auto store = store::Store::Open({.data_dir = temp.path()});
+int Run(const std::string& folder) {
+  auto store = store::Store::Open({.data_dir = folder});
   if (!store.ok()) return std::fprintf(stderr, "%s\n", std::string(store.status().message()).c_str()), 1;
   Fill(store->get());
   httplib::Server server;
@@ -107,4 +106,10 @@ int Run() {
 }  // namespace
 }  // namespace gyrostat
 
-int main() { return gyrostat::Run(); }
+int main() {
+  std::string folder = (std::filesystem::temp_directory_path() / "gyrostat-bench-XXXXXX").string();
+  if (mkdtemp(folder.data()) == nullptr) return std::perror(folder.c_str()), 1;
+  const int result = gyrostat::Run(folder);
+  std::filesystem::remove_all(folder);
+  return result;
+}
