@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <string_view>
@@ -126,10 +127,7 @@ class TerminalStage final : public Stage {
     bool keys = true;
     while (true) {
       std::array<pollfd, 2> on = {{{pipe_[0], POLLIN, 0}, {STDIN_FILENO, POLLIN, 0}}};
-      {
-        base::MutexLock lock(mutex_);
-        keys = keys && keys_;
-      }
+      keys = keys && keys_;  // Without the lock: who draws may hold it for as long as the terminal takes nothing.
       if (poll(on.data(), keys ? 2 : 1, -1) < 0) continue;  // EINTR: the handler has written.
       if (on[0].revents != 0) {
         unsigned char number = kEnd;
@@ -189,10 +187,10 @@ class TerminalStage final : public Stage {
   std::array<int, 2> pipe_{};
   std::array<struct sigaction, kSignals.size()> before_{};
   std::thread thread_;
+  std::atomic<bool> keys_{false};
 
   base::Mutex mutex_;
   bool open_ GYROSTAT_GUARDED_BY(mutex_) = false;
-  bool keys_ GYROSTAT_GUARDED_BY(mutex_) = false;
   termios cooked_ GYROSTAT_GUARDED_BY(mutex_){};
 };
 
