@@ -243,12 +243,12 @@ absl::Status Tables::WriteChunks(uint64_t run) {
   model::AttemptId attempt;
   const auto flush = [&]() -> absl::Status {
     if (reports.empty()) return absl::OkStatus();
-    const auto [first, last] = std::ranges::minmax_element(reports, {}, &model::Report::step);
+    const auto range = std::ranges::minmax_element(reports, {}, &model::Report::step);
     const std::string bytes = PackChunk(reports, arrived);
     const absl::Status status = InOrder(
         [&] {
-          return insert_chunk_.Run(run, Id(attempt), reports.front().sequence, reports.back().sequence, first->step,
-                                   last->step, Blob{bytes});
+          return insert_chunk_.Run(run, Id(attempt), reports.front().sequence, reports.back().sequence, range.min->step,
+                                   range.max->step, Blob{bytes});
         },
         [&] {
           return insert_place_.Run(run, engine::Resolution::kFull, reports.size(), bytes.size(), arrived.back());
