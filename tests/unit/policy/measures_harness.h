@@ -114,7 +114,7 @@ class MeasureLoop {
   void Steps(int n) {
     for (int i = 0; i < n; ++i) Step();
   }
-  void Tell(const model::Ack& ack) {
+  void Tell(model::Ack ack) {
     acks.push_back(ack);
     if (hears) Call([&](PolicyOutput* out) { policy.OnAck(ack, out); });
   }

@@ -376,7 +376,7 @@ TEST_F(StoreTest, RefusesADatabaseOfANewerVersion) {
   ASSERT_EQ(Edit(DbPath(), "PRAGMA user_version=99"), "");
   const absl::Status status = OpenError(temp_.path());
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(status.message(), DbPath() + " has schema version 99, made by a newer gyrostatd; this one reads up to 3");
+  EXPECT_EQ(status.message(), DbPath() + " has schema version 99, made by a newer gyrostatd; this one reads up to 4");
 }
 
 TEST_F(StoreTest, RefusesAnotherProgramsDatabase) {
