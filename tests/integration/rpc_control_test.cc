@@ -340,7 +340,9 @@ TEST_F(Control, WatchBringsEveryHeadWhereItIsAskedTo) {
     v1::RunView view;
     ASSERT_TRUE(reader->Read(&view));
     EXPECT_EQ(view.head_attn_logit_max_size(), heads ? 8 : 0);
-    if (heads) EXPECT_EQ(view.head_attn_logit_max(7), 8);
+    if (heads) {
+      EXPECT_EQ(view.head_attn_logit_max(7), 8);
+    }
     context.TryCancel();
   }
 }
