@@ -32,7 +32,7 @@ struct SameCall<R (*)(A...), S (*)(B...)> : std::bool_constant<Alike<R, S>() && 
 // Several of CUDA's functions have C++ overloads beside the C one.
 #define GYROSTAT_SAME(field, function, ...) \
   static_assert(SameCall<decltype(DeviceTable::field), __VA_ARGS__>::value && \
-                    static_cast<__VA_ARGS__>(&function) != nullptr, #function " is called otherwise")
+                    sizeof(static_cast<__VA_ARGS__>(&function)) != 0, #function " is called otherwise")
 
 GYROSTAT_SAME(malloc_device, cudaMalloc, cudaError_t (*)(void**, size_t));
 GYROSTAT_SAME(free_device, cudaFree, cudaError_t (*)(void*));
