@@ -5,16 +5,17 @@
 #include <vector>
 
 #include "base/log.h"
+#include "engine/people.h"
 #include "rpc/convert.h"
 #include "rpc/export_stream.h"
 #include "rpc/grpc_status.h"
 #include "rpc/render.h"
 #include "rpc/series_stream.h"
+#include "rpc/text.h"
 
 namespace gyrostat::rpc {
 namespace {
 
-constexpr size_t kAuthorBytesMax = 128, kReasonBytesMax = 1024;
 constexpr uint32_t kExportsOpenMax = 4;  // Each holds one page, 64 reports.
 constexpr uint32_t kSeriesOpenMax = 16;  // Each holds one whole series, some 16 bytes a step.
 constexpr uint32_t kIntervalMsMin = 100, kIntervalMsMax = 60000, kIntervalMsDefault = 1000;
@@ -39,21 +40,6 @@ class Refusal final : public grpc::ServerWriteReactor<Message> {
   explicit Refusal(const absl::Status& status) { this->Finish(ToPeople(status)); }
   void OnDone() override { delete this; }
 };
-
-std::string Author(const std::string& name) { return name.empty() ? "operator" : CleanText(name, kAuthorBytesMax); }
-std::string Reason(const std::string& text) { return CleanText(text, kReasonBytesMax); }
-
-// Up to five names, so that a slip of the pen shows itself.
-std::string KnownRuns(const std::vector<std::shared_ptr<const engine::RunState>>& runs) {
-  if (runs.empty()) return "no run is known yet";
-  std::vector<std::string> names;
-  for (const auto& run : runs) names.push_back(run->run);
-  std::sort(names.begin(), names.end());
-  constexpr size_t kNamesMax = 5;
-  std::string text = "known:";
-  for (size_t i = 0; i < std::min(names.size(), kNamesMax); ++i) text += " " + names[i];
-  return names.size() > kNamesMax ? text + " and " + std::to_string(names.size() - kNamesMax) + " more" : text;
-}
 
 // Converts rows from the newest back while they fit; `*add` makes a message in the answer. Then oldest first.
 template <class Rows, class Repeated, class Convert>
@@ -135,9 +121,7 @@ void ControlService::StopWatches() { watches_.StopAll(); }
 
 absl::StatusOr<std::shared_ptr<const engine::RunState>> ControlService::FindRun(const std::string& run) const {
   if (absl::Status status = CheckRunName("run", run); !status.ok()) return status;
-  auto found = engine_->FindRun(run);
-  if (!absl::IsNotFound(found.status())) return found;
-  return absl::NotFoundError("run " + run + " is not known; " + KnownRuns(engine_->Runs()));
+  return engine::FindRunFor(*engine_, run);
 }
 
 void ControlService::OnDisk(grpc::ServerUnaryReactor* reactor, std::function<absl::Status()> job) {
@@ -221,7 +205,7 @@ grpc::ServerUnaryReactor* ControlService::Approve(grpc::CallbackServerContext* c
                                                   const v1::ApproveRequest* request, v1::ApproveResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   Settle(reactor, request->id(),
-         engine::ApproveEvent{request->id(), Author(request->author()), Reason(request->reason())},
+         engine::ApproveEvent{request->id(), engine::AuthorOf(request->author()), engine::ReasonOf(request->reason())},
          response->mutable_intervention());
   return reactor;
 }
@@ -230,7 +214,7 @@ grpc::ServerUnaryReactor* ControlService::Reject(grpc::CallbackServerContext* co
                                                  v1::RejectResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   Settle(reactor, request->id(),
-         engine::RejectEvent{request->id(), Author(request->author()), Reason(request->reason())},
+         engine::RejectEvent{request->id(), engine::AuthorOf(request->author()), engine::ReasonOf(request->reason())},
          response->mutable_intervention());
   return reactor;
 }
@@ -261,8 +245,8 @@ grpc::ServerUnaryReactor* ControlService::Propose(grpc::CallbackServerContext* c
   if (const auto run = FindRun(request->run()); !run.ok()) return Answer(context, run.status());
   auto proposal = FromWire(*request);
   if (!proposal.ok()) return Answer(context, proposal.status());
-  proposal->author = Author(request->author());
-  proposal->reason = Reason(request->reason());
+  proposal->author = engine::AuthorOf(request->author());
+  proposal->reason = engine::ReasonOf(request->reason());
   const std::string name = request->run();
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   const auto answer = [this, reactor, name, kind = proposal->kind, response](const absl::Status& status) {
@@ -298,7 +282,7 @@ grpc::ServerUnaryReactor* ControlService::SetMode(grpc::CallbackServerContext* c
   }
   if (!request->all())
     if (const auto run = FindRun(request->run()); !run.ok()) return Answer(context, run.status());
-  const std::string author = Author(request->author()), reason = Reason(request->reason());
+  const std::string author = engine::AuthorOf(request->author()), reason = engine::ReasonOf(request->reason());
   base::LogInfo("mode asked for", {{"run", request->all() ? "(all)" : request->run()}, {"mode", model::Token(*mode)},
                                    {"author", author}, {"reason", reason}});
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();

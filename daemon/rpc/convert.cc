@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/text.h"
 #include "model/ids.h"
 #include "model/signal.h"
 #include "remedy/registers.h"
@@ -116,7 +117,7 @@ absl::Status OutcomeFromWire(const char* field, const std::string& id, v1::Ack::
   const std::optional<model::AckOutcome> known = FromWire(outcome);
   if (!known) return Refuse(std::string(field) + ".outcome", std::to_string(outcome), "1 to 6");
   out->outcome = *known;
-  out->reason = CleanText(reason, kReasonBytesMax);
+  out->reason = base::CleanText(reason, kReasonBytesMax);
   return IdFromWire((std::string(field) + ".order_id").c_str(), id, &out->order_id);
 }
 
@@ -162,10 +163,10 @@ absl::Status FromWire(const v1::ModelSpec& in, model::ModelSpec* out) {
   if (in.has_logit_softcap()) out->logit_softcap = in.logit_softcap();
   if (in.has_attention_bias()) out->attention_bias = in.attention_bias();
   if (in.has_master_fp32()) out->master_fp32 = in.master_fp32();
-  out->activation = CleanText(in.activation(), kTokenBytesMax);
-  out->compute_dtype = CleanText(in.compute_dtype(), kTokenBytesMax);
-  out->optimizer = CleanText(in.optimizer(), kTokenBytesMax);
-  out->preset = CleanText(in.preset(), kTokenBytesMax);
+  out->activation = base::CleanText(in.activation(), kTokenBytesMax);
+  out->compute_dtype = base::CleanText(in.compute_dtype(), kTokenBytesMax);
+  out->optimizer = base::CleanText(in.optimizer(), kTokenBytesMax);
+  out->preset = base::CleanText(in.preset(), kTokenBytesMax);
   return First({CheckHeads(*out),
                 CheckCount("model.hidden_size", in.hidden_size(), 0, 1u << 24),
                 CheckCount("model.head_dim", in.head_dim(), 0, 1u << 24),
@@ -304,8 +305,8 @@ absl::Status FromWire(const v1::Hello& in, model::Hello* out) {
   out->world_size = std::max(1u, in.world_size());  // Absent: one rank.
   out->rank = in.rank();
   out->agreement_lag = in.agreement_lag();
-  out->client_version = CleanText(in.client_version(), kTokenBytesMax);
-  out->framework = CleanText(in.framework(), kTokenBytesMax);
+  out->client_version = base::CleanText(in.client_version(), kTokenBytesMax);
+  out->framework = base::CleanText(in.framework(), kTokenBytesMax);
   out->first_sequence = std::max<uint64_t>(1, in.first_sequence());  // Absent: all.
   if (in.grad_norm_convention() == "clipped" || in.grad_norm_convention() == "unclipped")
     out->grad_norm_convention = in.grad_norm_convention();

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "rpc/text.h"
+#include "base/text.h"
 
 namespace gyrostat::rpc {
 
@@ -16,7 +16,7 @@ inline grpc::Status ToGrpc(const absl::Status& status) {
   constexpr size_t kTextBytesMax = 2048;
   const absl::string_view text = status.message();
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()),
-                      CleanText({text.data(), text.size()}, kTextBytesMax));
+                      base::CleanText({text.data(), text.size()}, kTextBytesMax));
 }
 
 }  // namespace gyrostat::rpc

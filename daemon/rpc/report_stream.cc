@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "rpc/convert.h"
 #include "rpc/grpc_status.h"
 #include "rpc/render.h"
@@ -156,7 +157,7 @@ void ReportStream::HandleAck() {
 
 void ReportStream::HandleBye() {
   constexpr size_t kReasonBytesMax = 256;
-  if (!Post(engine::ByeEvent{attempt_, CleanText(request_.bye().reason(), kReasonBytesMax)}, 0)) return;
+  if (!Post(engine::ByeEvent{attempt_, base::CleanText(request_.bye().reason(), kReasonBytesMax)}, 0)) return;
   {
     base::MutexLock lock(mutex_);
     EndSoonLocked(grpc::Status::OK);

@@ -2,23 +2,13 @@
 
 #include <cstdio>
 
-namespace gyrostat::rpc {
+#include "base/text.h"
 
-std::string CleanText(std::string_view text, size_t bytes_max) {
-  if (text.size() > bytes_max) {
-    // A byte 10xxxxxx continues a character: do not cut before one.
-    while (bytes_max > 0 && (static_cast<unsigned char>(text[bytes_max]) & 0xC0) == 0x80) --bytes_max;
-    text = text.substr(0, bytes_max);
-  }
-  std::string clean(text);
-  for (char& c : clean)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = '?';
-  return clean;
-}
+namespace gyrostat::rpc {
 
 std::string Quoted(std::string_view text) {
   constexpr size_t kShownMax = 64;
-  return "\"" + CleanText(text, kShownMax) + (text.size() > kShownMax ? "…\"" : "\"");
+  return "\"" + base::CleanText(text, kShownMax) + (text.size() > kShownMax ? "…\"" : "\"");
 }
 
 std::string NumberText(double value) {

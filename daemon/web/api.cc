@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/log.h"
-#include "base/text.h"
 #include "engine/people.h"
 #include "model/signal.h"
 #include "web/decimate.h"
@@ -34,8 +33,6 @@ std::vector<std::string> Split(std::string_view path) {
     path.remove_prefix(slash + 1);
   }
 }
-
-std::string Quoted(std::string_view text) { return "\"" + base::CleanText(text, 64) + "\""; }
 
 int HttpStatus(const absl::Status& status) {
   switch (status.code()) {

@@ -14,8 +14,6 @@ namespace {
 // Longer than any path of the API with the longest of names.
 constexpr size_t kPathBytesMax = 512;
 
-std::string Shown(std::string_view text) { return "\"" + base::CleanText(text, 64) + "\""; }
-
 std::string Lower(std::string_view text) {
   std::string lower(text);
   std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -34,14 +32,14 @@ std::optional<Reply> Refuse(const Request& request) {
     return JsonError(414, "the path has " + std::to_string(request.path.size()) + " bytes, wanted at most " +
                               std::to_string(kPathBytesMax));
   if (!request.origin.empty() && Lower(request.origin) != "http://" + Lower(request.host))
-    return JsonError(403, "Origin is " + Shown(request.origin) + ", wanted http://" +
+    return JsonError(403, "Origin is " + Quoted(request.origin) + ", wanted http://" +
                               base::CleanText(request.host, 64) + ": pages from elsewhere may not use this daemon");
   if (!request.fetch_site.empty() && request.fetch_site != "same-origin" && request.fetch_site != "none")
-    return JsonError(403, "Sec-Fetch-Site is " + Shown(request.fetch_site) +
+    return JsonError(403, "Sec-Fetch-Site is " + Quoted(request.fetch_site) +
                               ", wanted same-origin: pages from elsewhere may not use this daemon");
   if (request.method == "GET") return std::nullopt;
   if (request.method != "POST") {
-    Reply reply = JsonError(405, "the method is " + Shown(request.method) + ", wanted GET, HEAD or POST");
+    Reply reply = JsonError(405, "the method is " + Quoted(request.method) + ", wanted GET, HEAD or POST");
     reply.headers = {{"Allow", "GET, HEAD, POST"}};
     return reply;
   }
@@ -49,9 +47,9 @@ std::optional<Reply> Refuse(const Request& request) {
   if (request.marker != "1")
     return JsonError(403, "the header X-Gyrostat: 1 is missing; without it a page from elsewhere could order things");
   if (!IsJson(request.content_type))
-    return JsonError(415, "Content-Type is " + Shown(request.content_type) + ", wanted application/json");
+    return JsonError(415, "Content-Type is " + Quoted(request.content_type) + ", wanted application/json");
   if (!request.content_encoding.empty())
-    return JsonError(415, "Content-Encoding is " + Shown(request.content_encoding) + ", wanted none");
+    return JsonError(415, "Content-Encoding is " + Quoted(request.content_encoding) + ", wanted none");
   return std::nullopt;
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/text.h"
 #include "model/signal.h"
 
 namespace gyrostat::web {
@@ -216,6 +217,8 @@ std::string Base64(std::span<const float> values) {
   }
   return text;
 }
+
+std::string Quoted(std::string_view text) { return "\"" + base::CleanText(text, 64) + "\""; }
 
 Reply JsonError(int status, std::string_view sentence) {
   return {status, "application/json", Dump({{"error", std::string(sentence)}}) + "\n"};

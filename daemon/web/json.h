@@ -18,6 +18,8 @@
 
 namespace gyrostat::web {
 
+// A stranger's word as a sentence names it: without control characters, at most 64 bytes, in double quotes.
+std::string Quoted(std::string_view text);
 // {"error": sentence}
 Reply JsonError(int status, std::string_view sentence);
 Reply JsonReply(std::string body);
