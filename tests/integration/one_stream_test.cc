@@ -2,14 +2,11 @@
 // in the leader's reports must be what one process with all the tokens would have reported, and a rank that disagrees
 // with the others must be found in them by the detector.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <memory>
-#include <vector>
 
 #include "detect/rank_outlier.h"
 #include "gyrostat/gyrostat.h"
@@ -18,7 +15,7 @@
 #include "support/fake_transport.h"
 #include "support/lcg.h"
 #include "support/paths.h"
-#include "support/shared_collective.h"
+#include "support/rank_processes.h"
 
 namespace gyrostat {
 namespace {
@@ -199,24 +196,10 @@ void Train(Board* board, int rank, const Behaviour& behaviour) {
   std::memcpy(board->trouble[rank], stats.last_error, sizeof(stats.last_error));
   gyro_close(client, 2000);
   if (daemon != nullptr) Judge(board, *daemon, behaviour);
-  _exit(0);
 }
 
-std::unique_ptr<Board, void (*)(Board*)> RunRanks(const Behaviour& behaviour) {
-  auto board = testing::NewSharedBoard<Board>();
-  std::vector<pid_t> children;
-  for (int rank = 0; rank < kRanks; ++rank) {
-    children.push_back(fork());
-    if (children.back() != 0) continue;
-    alarm(50);  // A rank that fails must not leave the others waiting for ever.
-    Train(board.get(), rank, behaviour);
-  }
-  for (const pid_t child : children) {
-    int status = 0;
-    waitpid(child, &status, 0);
-    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
-  }
-  return board;
+auto RunRanks(const Behaviour& behaviour) {
+  return testing::RunProcesses<Board>(kRanks, [&](Board* board, int rank) { Train(board, rank, behaviour); });
 }
 
 TEST(OneStream, TheLeaderReportsWhatOneProcessWithAllDataWouldHave) {

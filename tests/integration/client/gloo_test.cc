@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,12 +16,12 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "gyrostat/gloo.h"
+#include "support/rank_processes.h"
 #include "support/right_daemon.h"
 #include "support/temp_dir.h"
 
@@ -236,8 +235,7 @@ using SharedBoard = std::unique_ptr<Board, void (*)(Board*)>;
 
 SharedBoard RunRanks(int killed) {
   const testing::TempDir directory;
-  void* memory = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  SharedBoard board(new (memory) Board(), [](Board* b) { munmap(b, sizeof(Board)); });
+  SharedBoard board = testing::NewSharedBoard<Board>();
   board->alive = killed < 0 ? kRanks : kRanks - 1;
   std::vector<pid_t> children;
   for (int rank = 0; rank < kRanks; ++rank) {

@@ -14,7 +14,7 @@
 #include "model/intervention.h"
 #include "support/fake_transport.h"
 #include "support/paths.h"
-#include "unit/client/rank_processes.h"
+#include "support/rank_processes.h"
 
 namespace gyrostat::client {
 namespace {
@@ -30,7 +30,7 @@ struct Seen {
   uint32_t applied;  // Orders until then.
 };
 struct Board {
-  testing::SharedMax<kRanks> max;
+  testing::SharedBoard<kRanks> collective;
   Seen seen[kRanks][kSteps + 1];
   uint32_t unsure[kRanks];
   int outcomes[kAcks];
@@ -113,9 +113,8 @@ void Step(gyro_client* client, int step, Seen* seen, uint32_t* unsure) {
 }
 
 void Train(Board* board, int rank, const Script& script) {
-  testing::MaxPort<kRanks> port{.shared = &board->max, .rank = rank};
-  const gyro_collective collective = {sizeof(collective), &port, &port.Begin, &port.Wait, static_cast<uint32_t>(rank),
-                                      nullptr, 0, nullptr, nullptr};
+  testing::SharedPort<kRanks> port{.board = &board->collective, .rank = rank};
+  const gyro_collective collective = port.Collective(static_cast<uint32_t>(rank), false);
   const gyro_options options = OptionsOf(rank, &collective);
   std::unique_ptr<testing::FakeDaemon> daemon;
   if (rank == 0) daemon = std::make_unique<testing::FakeDaemon>();
@@ -157,7 +156,7 @@ void ExpectEqualRanks(const Board& board) {
     for (int rank = 1; rank < kRanks; ++rank)
       ASSERT_EQ(std::memcmp(&board.seen[rank][step], &board.seen[0][step], sizeof(Seen)), 0) << rank << " " << step;
   for (int rank = 0; rank < kRanks; ++rank) {
-    EXPECT_EQ(board.max.collectives[rank].load(), kSteps + 1u) << "one a boundary, and the join";
+    EXPECT_EQ(board.collective.max.begun[rank].load(), kSteps + 1u) << "one a boundary, and the join";
     EXPECT_EQ(board.unsure[rank], 0u);
     EXPECT_STREQ(board.trouble[rank], "");
   }

@@ -9,7 +9,7 @@
 #include "model/intervention.h"
 #include "support/fake_transport.h"
 #include "support/paths.h"
-#include "unit/client/rank_processes.h"
+#include "support/rank_processes.h"
 
 namespace gyrostat::client {
 namespace {
@@ -23,7 +23,7 @@ struct Seen {
   uint64_t boundary;
 };
 struct Board {
-  testing::SharedMax<kRanks> max;
+  testing::SharedBoard<kRanks> collective;
   Seen seen[kRanks][kSteps + 1];
   uint32_t unsure[kRanks];
   std::atomic<uint32_t> grow;  // Ranks that are about to join again, so that the newcomer opens then.
@@ -125,9 +125,8 @@ class Rank {
 
  private:
   void Become(int members) {
-    port_ = {.shared = &board_->max, .rank = rank_, .members = members};
-    collective_ = {sizeof(collective_), &port_, &port_.Begin, &port_.Wait, static_cast<uint32_t>(rank_),
-                   nullptr, 0, nullptr, nullptr};
+    port_ = {.board = &board_->collective, .rank = rank_, .members = members};
+    collective_ = port_.Collective(static_cast<uint32_t>(rank_), false);
   }
   gyro_client_stats Stats() const {
     gyro_client_stats stats{};
@@ -139,7 +138,7 @@ class Rank {
   Board* board_;
   const int rank_;
   std::unique_ptr<testing::FakeDaemon> daemon_;
-  testing::MaxPort<kRanks> port_{};
+  testing::SharedPort<kRanks> port_{};
   gyro_collective collective_{};
   gyro_client* client_ = nullptr;
   uint32_t applied_ = 0;

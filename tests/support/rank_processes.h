@@ -1,18 +1,23 @@
-// The collective of a job whose ranks are forked processes of one machine: a MAX and a SUM over lanes in shared memory,
-// by two barriers each. What a real backend does over a network, this does by waiting in turn.
+// A job whose ranks are forked processes of one machine, and its collective: a MAX and a SUM over lanes in shared
+// memory, by two barriers each. What a real backend does over a network, this does by waiting in turn.
 //
 // Each rank's callbacks are called on one thread. The board is made before the ranks fork.
 #pragma once
 
+#include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <memory>
 #include <new>
+#include <vector>
 
 #include "gyrostat/gyrostat.h"
 
@@ -27,9 +32,9 @@ struct SharedBoard {
   std::atomic<uint32_t> arrived, turn;
   Round max, sum;
 
-  void Meet() {
+  void Meet(uint32_t members) {
     const uint32_t before = turn.load();
-    if (arrived.fetch_add(1) + 1 == kRanks) {
+    if (arrived.fetch_add(1) + 1 == members) {
       arrived.store(0);
       turn.fetch_add(1);
     } else {
@@ -50,6 +55,7 @@ struct SharedPort {
   using Board = SharedBoard<kRanks, kLanesMax>;
   Board* board;
   int rank;
+  int members = kRanks;  // Ranks 0 to members - 1 take part.
 
   // With or without a SUM. The port outlives the client.
   gyro_collective Collective(uint32_t replica, bool sums) {
@@ -77,15 +83,36 @@ struct SharedPort {
   static int Wait(void* context, bool sum, float* lanes, size_t count) {
     const SharedPort& port = *static_cast<SharedPort*>(context);
     const typename Board::Round& round = sum ? port.board->sum : port.board->max;
-    port.board->Meet();
+    const auto members = static_cast<uint32_t>(port.members);
+    port.board->Meet(members);
     for (size_t i = 0; i < count; ++i) {
       lanes[i] = round.lanes[0][i];
-      for (int rank = 1; rank < kRanks; ++rank)
+      for (uint32_t rank = 1; rank < members; ++rank)
         lanes[i] = sum ? lanes[i] + round.lanes[rank][i] : std::max(lanes[i], round.lanes[rank][i]);
     }
-    port.board->Meet();  // Nobody writes the next before all have read this.
+    port.board->Meet(members);  // Nobody writes the next before all have read this.
     return 0;
   }
 };
+
+// Runs `train(board, rank)` in `ranks` processes, and returns what they left on the board in shared memory.
+template <class Board, class Train>
+std::unique_ptr<Board, void (*)(Board*)> RunProcesses(int ranks, const Train& train) {
+  auto board = NewSharedBoard<Board>();
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < ranks; ++rank) {
+    children.push_back(fork());
+    if (children.back() != 0) continue;
+    alarm(50);  // A rank that fails must not leave the others waiting for ever.
+    train(board.get(), rank);
+    _exit(0);
+  }
+  for (const pid_t child : children) {
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  }
+  return board;
+}
 
 }  // namespace gyrostat::testing
