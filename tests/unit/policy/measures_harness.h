@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "policy/run_policy.h"
+#include "spoken_to.h"
 
 namespace gyrostat::policy {
 
@@ -32,10 +32,10 @@ inline PolicyOptions In(model::Mode mode, std::vector<model::InterventionKind> a
   return options;
 }
 
-class MeasureLoop {
+class MeasureLoop : public SpokenTo {
  public:
   explicit MeasureLoop(const PolicyOptions& options, const model::ModelSpec& spec = PostModel())
-      : policy("r", options) {
+      : SpokenTo(options) {
     hello.run = "r";
     hello.attempt.bytes[0] = 1;
     hello.model = spec;
@@ -45,7 +45,6 @@ class MeasureLoop {
 
   model::Hello hello;
   model::Boundary delay = 1;
-  bool delivers = true;
   std::optional<std::string> refuses;
   double loss = 3, rate = 0.001;
   std::vector<float> norms = {1, 1, 1, 1};  // layer_grad_norm.
@@ -118,19 +117,8 @@ class MeasureLoop {
     acks.push_back(ack);
     if (hears) Call([&](PolicyOutput* out) { policy.OnAck(ack, out); });
   }
-  void SetMode(model::Mode mode) {
-    Call([&](PolicyOutput* out) { policy.SetMode(mode, "kim", out); });
-  }
-  absl::Status Approve(const std::string& id) {
-    absl::Status status;
-    Call([&](PolicyOutput* out) { status = policy.Approve(id, "kim", "", out); });
-    return status;
-  }
-  absl::Status Reject(const std::string& id) {
-    absl::Status status;
-    Call([&](PolicyOutput* out) { status = policy.Reject(id, "kim", "no", out); });
-    return status;
-  }
+  absl::Status Approve(const std::string& id) { return SpokenTo::Approve(id, ""); }
+  absl::Status Reject(const std::string& id) { return SpokenTo::Reject(id, "no"); }
   absl::Status Propose(Proposal proposal) {
     proposal.author = "kim";
     absl::Status status;
@@ -138,40 +126,18 @@ class MeasureLoop {
     return status;
   }
 
-  template <class Function>
-  void Call(Function&& function) {
-    PolicyOutput out;
-    function(&out);
-    for (const model::Order& order : out.orders)
-      if (delivers) inbox_.push_back({boundary_ + delay, order});
-    const auto append = [](const auto& from, auto* to) { to->insert(to->end(), from.begin(), from.end()); };
-    for (PolicyOutput* to : {&last, &all}) {
-      append(out.decisions, &to->decisions);
-      append(out.changed, &to->changed);
-      append(out.orders, &to->orders);
-      append(out.findings, &to->findings);
-    }
-  }
-  void Redeliver(const model::Order& order) { inbox_.push_back({boundary_ + delay, order}); }
+  void Redeliver(const model::Order& order) { Receive(order); }
 
-  model::Intervention Intent(int number) const {
-    model::Intervention found;
-    for (const model::Intervention& each : all.changed)
-      if (each.id == "r/" + std::to_string(number)) found = each;
-    return found;
-  }
-  std::string LastDecision() const { return all.decisions.empty() ? "" : all.decisions.back().reason; }
   float Value(uint32_t id) const { return registers.count(id) == 0 ? -1 : registers.at(id).to; }
   model::Boundary boundary() const { return boundary_; }
 
-  RunPolicy policy;
-  PolicyOutput last, all;
   std::vector<model::Ack> acks;
   std::map<uint32_t, model::RegisterReading> registers;
   model::Step step = 0;
   bool hears = true;  // False: acks get lost.
 
  private:
+  void Receive(const model::Order& order) override { inbox_.push_back({boundary_ + delay, order}); }
   std::vector<model::Ack> Boundary() {
     std::vector<model::Ack> answers;
     while (!inbox_.empty() && inbox_.front().first <= boundary_) {
