@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import models
+from shards import from_shards, to_shards
 
 WIDTH, HEADS, LAYERS = 16, 4, 2
 
@@ -71,35 +72,6 @@ def digest(model):
     return made.hexdigest()
 
 
-class Sum(torch.autograd.Function):
-    """Forward: summed over the group. Backward: passed on."""
-
-    @staticmethod
-    def forward(context, x, group):
-        x = x.clone()
-        dist.all_reduce(x, group=group)
-        return x
-
-    @staticmethod
-    def backward(context, gradient):
-        return gradient, None
-
-
-class Copy(torch.autograd.Function):
-    """Forward: passed on. Backward: summed over the group."""
-
-    @staticmethod
-    def forward(context, x, group):
-        context.group = group
-        return x
-
-    @staticmethod
-    def backward(context, gradient):
-        gradient = gradient.clone()
-        dist.all_reduce(gradient, group=context.group)
-        return gradient, None
-
-
 class TensorParallelAttention(models.Attention):
     """Heads [first, first + heads) of a whole attention; the output is summed over the group."""
 
@@ -117,14 +89,14 @@ class TensorParallelAttention(models.Attention):
                                           .clone())
 
     def forward(self, x):
-        x = Copy.apply(x, self.group)
+        x = to_shards(x, self.group)
         batch, tokens, _ = x.shape
         q, k, v = self.project(x)
         mask = torch.full((tokens, tokens), float("-inf")).triu(1)
         scores = q.detach() @ k.detach().transpose(-1, -2) * self.head_dim**-0.5 + mask
         self.maxima = scores.amax(dim=(0, 2, 3))
         out = self._softmax(q, k, v, self.head_dim**-0.5, mask)
-        return Sum.apply(self.o_proj(out.transpose(1, 2).reshape(batch, tokens, -1)), self.group)
+        return from_shards(self.o_proj(out.transpose(1, 2).reshape(batch, tokens, -1)), self.group)
 
 
 class Stage(nn.Module):

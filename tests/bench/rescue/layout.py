@@ -5,7 +5,6 @@ rank = (pp * DP + dp) * TP + tp. Each sum is one all-reduce, so all ranks of a g
 
 import dataclasses
 
-import torch
 import torch.distributed as dist
 
 
@@ -71,40 +70,3 @@ class Layout:
         """(first, how many) of `count` layers that this stage holds."""
         each = count // self.shape.pp
         return self.pp * each, each
-
-
-class ToShards(torch.autograd.Function):
-    """The input of column-parallel maps: as it is; its gradient is the sum over the shards."""
-
-    @staticmethod
-    def forward(context, x, group):
-        context.group = group
-        return x
-
-    @staticmethod
-    def backward(context, gradient):
-        gradient = gradient.contiguous()
-        dist.all_reduce(gradient, group=context.group)
-        return gradient, None
-
-
-class FromShards(torch.autograd.Function):
-    """The output of row-parallel maps: the sum over the shards; its gradient goes to all of them."""
-
-    @staticmethod
-    def forward(context, x, group):
-        x = x.contiguous()
-        dist.all_reduce(x, group=group)
-        return x
-
-    @staticmethod
-    def backward(context, gradient):
-        return gradient, None
-
-
-def to_shards(x, group):
-    return x if group is None else ToShards.apply(x, group)
-
-
-def from_shards(x, group):
-    return x if group is None else FromShards.apply(x, group)

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from layout import from_shards, to_shards
+from shards import from_shards, to_shards
 
 _VOCABULARY = 256  # Bytes.
 
