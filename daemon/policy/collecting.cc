@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "policy/lifecycle.h"
 #include "policy/words.h"
 #include "remedy/registers.h"
 
@@ -58,7 +59,7 @@ void Ask(const Desk& desk, const model::Report& report, uint32_t every, const st
   ++open->view.orders;
   open->active_at = s.now;
   SayOf(desk, InterventionKind::kCollect, true, "collect " + std::to_string(every), why);
-  TellMeasure(*open, desk.out);
+  Tell(open->view, desk.out);
   desk.out->orders.push_back(std::move(order));
 }
 

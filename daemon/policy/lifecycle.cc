@@ -32,13 +32,13 @@ void Disable(const Terms& terms, ClipState* s, PolicyOutput* out) {
 
 }  // namespace
 
-void Tell(const Intent& intent, PolicyOutput* out) {
+void Tell(const model::Intervention& view, PolicyOutput* out) {
   for (model::Intervention& told : out->changed)
-    if (told.id == intent.view.id) {
-      told = intent.view;
+    if (told.id == view.id) {
+      told = view;
       return;
     }
-  out->changed.push_back(intent.view);
+  out->changed.push_back(view);
 }
 
 Intent& OpenIntent(const Terms& terms, const model::Report& report, InterventionState state, std::string opening,
@@ -51,7 +51,7 @@ Intent& OpenIntent(const Terms& terms, const model::Report& report, Intervention
   intent.opening = std::move(opening);
   intent.tau = terms.tau();
   Intent& opened = s->intents.Open(s->run, s->now, std::move(intent));
-  Tell(opened, out);
+  Tell(opened.view, out);
   return opened;
 }
 
@@ -72,7 +72,7 @@ void EndIntent(InterventionState state, const std::string& sentence, uint64_t pa
   const uint64_t number = intent->number;
   s->intents.End(state, sentence, s->now, pause, why_pause);
   s->decisions.Forget();
-  Tell(*s->intents.Find(number), out);
+  Tell(s->intents.Find(number)->view, out);
 }
 
 void JudgeIntent(const Terms& terms, const model::Report& report, ClipState* s, PolicyOutput* out) {
@@ -83,7 +83,7 @@ void JudgeIntent(const Terms& terms, const model::Report& report, ClipState* s, 
   intent->view.outcome = verdict->outcome;
   intent->verdict = std::move(verdict->reason);
   intent->view.reason = Joined(intent->opening, intent->verdict);
-  Tell(*intent, out);
+  Tell(intent->view, out);
   if (verdict->outcome != Outcome::kIneffective && verdict->outcome != Outcome::kHarmful) return;
   if (++s->failures >= terms.options.failures_to_disable) Disable(terms, s, out);
 }
@@ -126,7 +126,7 @@ void FollowTerms(const Terms& terms, const std::string& why, ClipState* s, Polic
     intent->view.state = InterventionState::kApproved;
     intent->opening = Joined(intent->opening, "Goes ahead: " + why + ".");
     intent->view.reason = intent->opening;
-    Tell(*intent, out);
+    Tell(intent->view, out);
     return;
   }
   const bool may_wait = terms.mode != model::Mode::kObserve;

@@ -7,8 +7,8 @@
 
 namespace gyrostat::policy {
 
-// Puts the intent's whole new state into the output, once per call of the policy.
-void Tell(const Intent& intent, PolicyOutput* out);
+// Puts an intervention's whole new state into the output, once per call of the policy.
+void Tell(const model::Intervention& view, PolicyOutput* out);
 
 // Opens an intent on `report`, with a sentence that says why.
 Intent& OpenIntent(const Terms& terms, const model::Report& report, model::InterventionState state, std::string opening,

@@ -132,7 +132,7 @@ void TakeLocalClips(const Terms& terms, const model::Report& report, ClipState* 
   if (intent == nullptr && overtaken) {
     if (Intent* last = s->intents.Latest()) {
       CountClips(terms, report, last, s);
-      Tell(*last, out);
+      Tell(last->view, out);
       return;
     }
   }
@@ -149,7 +149,7 @@ void TakeLocalClips(const Terms& terms, const model::Report& report, ClipState* 
   CountClips(terms, report, intent, s);
   intent->view.state = InterventionState::kApplied;
   intent->watch.Applied(clips.ledger_version_after);
-  Tell(*intent, out);
+  Tell(intent->view, out);
   if (overtaken) EndIntent(InterventionState::kJudged, "Stopped.", 0, "", s, out);
 }
 

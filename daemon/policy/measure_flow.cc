@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "policy/lifecycle.h"
 #include "policy/measure_plan.h"
 #include "policy/words.h"
 
@@ -63,7 +64,7 @@ void Order(const Desk& desk, const model::Report& report, Plan plan, Measure* me
   measure->active_at = s.now;
   SayOf(desk, measure->view.kind, true, "ordered " + measure->view.id + " " + model::Token(plan.kind),
         plan.what + ": ordered under intent " + measure->view.id);
-  TellMeasure(*measure, desk.out);
+  Tell(measure->view, desk.out);
   desk.out->orders.push_back(std::move(order));
 }
 
@@ -169,15 +170,6 @@ void SayOf(const Desk& desk, InterventionKind kind, bool acted, const std::strin
   desk.out->decisions.push_back({.step = desk.m->step, .kind = kind, .acted = acted, .reason = std::move(reason)});
 }
 
-void TellMeasure(const Measure& measure, PolicyOutput* out) {
-  for (model::Intervention& told : out->changed)
-    if (told.id == measure.view.id) {
-      told = measure.view;
-      return;
-    }
-  out->changed.push_back(measure.view);
-}
-
 Measure& OpenMeasure(const Desk& desk, Proposal wish, const Recommendation* because, InterventionState state,
                      std::string opening) {
   ClipState& s = *desk.s;
@@ -200,7 +192,7 @@ Measure& OpenMeasure(const Desk& desk, Proposal wish, const Recommendation* beca
   measure.active_at = s.now;
   std::optional<Measure>& open = desk.m->of(measure.view.kind).open;
   open = std::move(measure);
-  TellMeasure(*open, desk.out);
+  Tell(open->view, desk.out);
   return *open;
 }
 
@@ -253,7 +245,7 @@ void ApproveMeasure(const Desk& desk, const std::string& author, const std::stri
   measure->view.reason = measure->opening;
   measure->active_at = desk.s->now;
   desk.m->of(measure->view.kind).said.clear();
-  TellMeasure(*measure, desk.out);
+  Tell(measure->view, desk.out);
 }
 
 void RejectMeasure(const Desk& desk, const std::string& author, const std::string& reason, Measure* measure) {
@@ -283,7 +275,7 @@ void EndMeasure(const Desk& desk, Measure* measure, InterventionState state, con
   }
   s.intents.ration().CoolDown(s.now + desk.terms.options.cooldown_boundaries, "cooling down after intent " + view.id);
   book.said.clear();
-  TellMeasure(*measure, desk.out);
+  Tell(measure->view, desk.out);
   desk.m->past.push_back(view);
   if (desk.m->past.size() > Measures::kEndedMax) desk.m->past.pop_front();
   book.open.reset();
@@ -307,7 +299,7 @@ void FollowTermsOfMeasures(const Desk& desk, const std::string& why) {
       measure.opening = Joined(measure.opening, "Goes ahead: " + why + ".");
       measure.view.reason = measure.opening;
       measure.active_at = desk.s->now;
-      TellMeasure(measure, desk.out);
+      Tell(measure.view, desk.out);
     } else if (kind != InterventionKind::kCollect && !measure.by_person && state != InterventionState::kProposed &&
                state != InterventionState::kApplied) {
       EndMeasure(desk, &measure, InterventionState::kWithdrawn, "Stopped: " + why + ".");

@@ -41,7 +41,5 @@ void EndMeasure(const Desk& desk, Measure* measure, model::InterventionState sta
 void FollowTermsOfMeasures(const Desk& desk, const std::string& why);
 // A decision, unless the last one about the kind was on the same topic.
 void SayOf(const Desk& desk, model::InterventionKind kind, bool acted, const std::string& topic, std::string reason);
-// The measure's whole new state, once per call of the policy.
-void TellMeasure(const Measure& measure, PolicyOutput* out);
 
 }  // namespace gyrostat::policy

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "policy/lifecycle.h"
 #include "policy/measure_judging.h"
 #include "policy/measure_plan.h"
 #include "policy/resumption.h"
@@ -64,12 +65,12 @@ void CountApplied(const Desk& desk, const model::Ack& ack, Told told, Measure* m
   if (order.kind != view.kind) {  // What goes before alpha.
     measure->companion_done = true;
     desk.m->changed_at = desk.s->now;
-    return TellMeasure(*measure, desk.out);
+    return Tell(measure->view, desk.out);
   }
   view.state = InterventionState::kApplied;
   view.step_applied = detailed ? ack.step : desk.m->step;
   if (detailed) view.median_delay_boundaries = static_cast<double>(ack.boundary - std::min(order.basis, ack.boundary));
-  TellMeasure(*measure, desk.out);
+  Tell(measure->view, desk.out);
   BeginJudging(desk, order, boundary, measure);
 }
 
@@ -79,7 +80,7 @@ void CountExpired(const Desk& desk, Measure* measure) {
     return EndMeasure(desk, measure, InterventionState::kExpired,
                       "None of its last " + Count(measure->late, "order") + " was applied in time.");
   measure->view.state = InterventionState::kApproved;  // Computed anew from the next report.
-  TellMeasure(*measure, desk.out);
+  Tell(measure->view, desk.out);
 }
 
 void CountVoid(const Desk& desk, const model::Ack& ack, Measure* measure) {
@@ -89,7 +90,7 @@ void CountVoid(const Desk& desk, const model::Ack& ack, Measure* measure) {
   desk.m->registers.Doubt("the job found order " + order.id.ToHex() +
                           " void: its registers stand elsewhere than they were told, and the next hello tells where");
   measure->view.state = InterventionState::kApproved;
-  TellMeasure(*measure, desk.out);
+  Tell(measure->view, desk.out);
 }
 
 void CountRefused(const Desk& desk, const model::Ack& ack, Measure* measure) {
@@ -136,12 +137,12 @@ void TakeLateWord(const Desk& desk, const model::Ack& ack, EndedOrder* ended) {
     ++measure->view.orders_applied;
     if (order.kind != measure->view.kind) {
       measure->companion_done = true;
-      return TellMeasure(*measure, desk.out);
+      return Tell(measure->view, desk.out);
     }
     if (measure->out) Close(desk, false, measure);  // Void there: the registers have moved.
     measure->view.state = InterventionState::kApplied;
     measure->view.step_applied = ack.step;
-    TellMeasure(*measure, desk.out);
+    Tell(measure->view, desk.out);
     return BeginJudging(desk, order, ack.boundary, measure);
   }
   for (model::Intervention& view : desk.m->past) {
@@ -184,7 +185,7 @@ void SettleMeasuresByHello(const Desk& desk, const model::Hello& hello) {
     } else {
       Close(desk, false, &*book.open);
       book.open->view.state = InterventionState::kApproved;
-      TellMeasure(*book.open, desk.out);
+      Tell(book.open->view, desk.out);
     }
   }
 }

@@ -110,7 +110,7 @@ void Order(const Terms& terms, const model::Report& report, const Look& look, co
                            .entries = std::move(entries)};
   s->book.Add(order, intent->number);
   CountOrder(terms, report, intent, s);
-  Tell(*intent, out);
+  Tell(intent->view, out);
   Say(Why::kOrdered, look.Sentence(terms.tau()) + ": ordered under intent " + intent->view.id, look, s, out);
   out->orders.push_back(order);
 }

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "policy/clip_state.h"
-#include "policy/lifecycle.h"
 #include "policy/collecting.h"
+#include "policy/lifecycle.h"
 #include "policy/local_mode.h"
 #include "policy/measure_flow.h"
 #include "policy/measure_judging.h"
@@ -234,7 +234,7 @@ absl::Status RunPolicy::Approve(const std::string& id, const std::string& author
   intent->view.reason = intent->opening;
   intent->active_at = s.clip.now;
   s.clip.decisions.Forget();
-  Tell(*intent, out);
+  Tell(intent->view, out);
   Arm(terms, "approved by " + author, &s.clip, out);
   return absl::OkStatus();
 }

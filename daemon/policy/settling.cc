@@ -47,7 +47,7 @@ void CountApplied(const model::Ack& ack, const OrderBook::Settled& settled, Clip
     view.outcome = model::Outcome::kInconclusive;
     view.reason = Joined(view.reason, "An order of it was applied all the same.");
   }
-  Tell(*intent, out);
+  Tell(intent->view, out);
 }
 
 void CountExpired(Intent* intent, ClipState* s, PolicyOutput* out) {
