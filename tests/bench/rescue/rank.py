@@ -38,7 +38,8 @@ class Collectives:
 
         def counted(*args, **named):
             own = points or any(named.get("group") is group for group in self._groups)
-            self._seen[0 if own else 1 if named.get("op") == dist.ReduceOp.MAX else 2] += 1
+            largest = "op" in named and named["op"] == dist.ReduceOp.MAX  # A barrier has none, and == refuses None.
+            self._seen[0 if own else 1 if largest else 2] += 1
             return original(*args, **named)
 
         setattr(dist, name, counted)
