@@ -16,7 +16,9 @@ SOURCE = Path(os.environ.get("GYROSTAT_SOURCE_DIR", "."))
 sys.path.insert(0, str(SOURCE / "tests" / "bench" / "rescue"))
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [sys.path[0], os.environ.get("PYTHONPATH")]))
 
+import cost  # noqa: E402
 import killing  # noqa: E402
+from layout import Shape  # noqa: E402
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no torch.distributed")
@@ -48,6 +50,12 @@ def test_a_replica_that_differs_once_is_found(tmp_path):
     for rank in range(4):
         mine = [{**row, "digest": "other"} if (rank, row["step"]) == (3, 4) else row for row in rows]
         (tmp_path / f"seen{rank}.jsonl").write_text("\n".join(map(json.dumps, mine)) + '\n{"attempt": 1, "st')
-    outcome = killing.compare(tmp_path, killing.Outcome())
+    outcome = killing.compare(tmp_path, killing.Outcome(), Shape.parse("dp2tp2"))
     assert [key for key, _ in outcome.faults] == [(1, 4)]
     assert (outcome.interventions, outcome.boundaries) == (1, 10)
+
+
+@pytest.mark.parametrize("layout, own", [("dp4", 1), ("dp2pp2", 3)])
+def test_a_step_has_one_maximum_and_one_sum_more_than_the_bare_job(tmp_path, layout, own):
+    _, collectives = cost.measure(layout, tmp_path / "cost", deadline_s=300, steps=40)
+    assert collectives == [own, 1, 1]

@@ -1,10 +1,11 @@
 """A job of four ranks whose ranks, leader and daemon are killed by a seed, and what it left behind.
 
-run(folder, daemon, seed, kills, interventions) → Outcome. The caller gives a daemon with a port of its own choosing: a
-job dials one address for its whole life.
+run(folder, daemon, seed, kills, interventions, every, shape) → Outcome. The caller gives a daemon with a port of its
+own choosing: a job dials one address for its whole life.
 """
 
 import dataclasses
+import itertools
 import json
 import random
 import time
@@ -14,7 +15,6 @@ from layout import Shape
 
 DEADLINE_S = 1800
 CONFIG = {"norm": "pre", "layers": 2, "lr": 0.05, "warmup": 20, "steps": 1_000_000}
-SHAPE = "dp2tp2"
 APART = (15, 60)  # Steps between two kills.
 
 
@@ -23,7 +23,7 @@ class Outcome:
     attempts: int = 0
     killed: dict = dataclasses.field(default_factory=lambda: {"rank": 0, "leader": 0, "daemon": 0})
     interventions: int = 0  # Boundaries at which an order changed weights, over all attempts.
-    boundaries: int = 0  # Of shards whose copies were both seen: two shards a boundary.
+    boundaries: int = 0  # Of shards whose copies were all seen: in a job of 2 x 2 ranks two shards a boundary.
     checkpoints: int = 0
     faults: list = dataclasses.field(default_factory=list)  # Where replicas were not bit for bit the same.
     peak: float = 0.0  # Largest logit of any step past the first intervention.
@@ -42,17 +42,17 @@ def rows_of(folder, rank):
     return rows
 
 
-def compare(folder, outcome):
-    """Fills in what the ranks saw."""
-    shape = Shape.parse(SHAPE)
+def compare(folder, outcome, shape):
+    """Fills in what the ranks saw. shape: a layout.Shape."""
     seen = [rows_of(folder, rank) for rank in range(shape.world)]
-    outcome.interventions = sum(row["changed"] for row in seen[0].values())
+    changed = {key for rank in seen for key, row in rank.items() if row["changed"]}
+    outcome.interventions = len(changed)
     outcome.boundaries = outcome.checkpoints = 0
     outcome.faults = []
     for key, row in seen[0].items():
         rows = [rank.get(key) for rank in seen]
-        for tp in range(shape.tp):
-            copies = [rows[shape.rank(0, dp, tp)] for dp in range(shape.dp)]
+        for pp, tp in itertools.product(range(shape.pp), range(shape.tp)):
+            copies = [rows[shape.rank(pp, dp, tp)] for dp in range(shape.dp)]
             if None in copies:
                 continue
             outcome.boundaries += 1
@@ -63,23 +63,22 @@ def compare(folder, outcome):
             outcome.checkpoints += 1
             if len(states) > 1:
                 outcome.faults.append((key, "the ranks' states for the checkpoint differ"))
-    begun = min((key for key, row in seen[0].items() if row["changed"]), default=None)
-    if begun is not None:
-        outcome.peak = max(row["peak"] for rank in seen for key, row in rank.items() if key > begun)
+    if changed:
+        outcome.peak = max(row["peak"] for rank in seen for key, row in rank.items() if key > min(changed))
     return outcome
 
 
 class Run:
     """The job over its attempts."""
 
-    def __init__(self, folder, daemon, every):
-        self.folder, self.daemon, self.every = folder, daemon, every
+    def __init__(self, folder, daemon, every, shape):
+        self.folder, self.daemon, self.every, self.shape = folder, daemon, every, shape
         self.outcome = Outcome()
         self.ranks = None
 
     def start(self):
         self.outcome.attempts += 1
-        spec = {"shape": SHAPE, "config": CONFIG, "run": "soak", "address": self.daemon.grpc, "allow": ["qk_clip"],
+        spec = {"shape": self.shape, "config": CONFIG, "run": "soak", "address": self.daemon.grpc, "allow": ["qk_clip"],
                 "attempt": self.outcome.attempts, "every": self.every}
         self.ranks = launch.Ranks(self.folder, spec, "soak.py")
 
@@ -91,7 +90,10 @@ class Run:
         self._await(lambda: self.steps() >= count, f"{count} steps of attempt {self.outcome.attempts}")
 
     def await_interventions(self, count):
-        self._await(lambda: compare(self.folder, self.outcome).interventions >= count, f"{count} interventions")
+        self._await(lambda: self.compare().interventions >= count, f"{count} interventions")
+
+    def compare(self):
+        return compare(self.folder, self.outcome, Shape.parse(self.shape))
 
     def _await(self, condition, what):
         end = time.monotonic() + DEADLINE_S
@@ -123,12 +125,12 @@ class Run:
             time.sleep(0.1)
 
 
-def run(folder, daemon, seed, kills, interventions, every=10):
+def run(folder, daemon, seed, kills, interventions, every=10, shape="dp2tp2"):
     """kills: a list of "rank", "leader", "daemon", in any order: the seed shuffles it and draws the moments."""
     rng = random.Random(seed)
     kills = list(kills)
     rng.shuffle(kills)
-    job = Run(folder, daemon, every)
+    job = Run(folder, daemon, every, shape)
     job.start()
     try:
         for whom in kills:
@@ -138,4 +140,4 @@ def run(folder, daemon, seed, kills, interventions, every=10):
         job.finish()
     finally:
         job.ranks.kill()
-    return compare(folder, job.outcome)
+    return job.compare()

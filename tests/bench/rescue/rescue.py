@@ -10,6 +10,7 @@ import statistics
 import sys
 import tempfile
 
+import cost
 import gyrostatd
 import killing
 import launch
@@ -54,9 +55,11 @@ class Person:
 
     def __init__(self, daemon, run):
         self._daemon, self._run = daemon, run
-        self._proposed = False
+        self._proposed = self._approved = False
 
     def __call__(self):
+        if self._approved:
+            return
         if not self._proposed and any(
                 row["detector"] == "grad_profile" and row["severity"] != "info" and row["step_end"] is None
                 for row in launch.ctl(self._daemon, "findings", self._run, check=False)):
@@ -66,6 +69,7 @@ class Person:
         for row in launch.ctl(self._daemon, "interventions", self._run, check=False) if self._proposed else ():
             if row["state"] == "proposed" and row["kind"] == "deepnorm_alpha" and row["author"] != "policy":
                 launch.ctl(self._daemon, "approve", row["id"], "--reason", "as proposed")
+                self._approved = True
 
 
 @dataclasses.dataclass
@@ -156,21 +160,7 @@ def row_of(scenario, layout, seed, unguarded, guarded):
             f"{statistics.median(delays) if delays else '-'} | {same} | {verdict(unguarded, guarded)} |")
 
 
-def measure_cost(layout, folder):
-    """Step time with gyrostat over the bare twin's, in turns, and collectives per step."""
-    folder.mkdir(parents=True)
-    config = {"norm": "pre", "layers": 4, "lr": 0.003, "steps": 200}
-    with gyrostatd.Daemon(folder, config="policy: {mode: act}\n") as daemon:
-        ranks = launch.Ranks(folder, {"shape": layout, "config": config, "run": "cost", "address": daemon.grpc,
-                                      "allow": ("qk_clip",), "cost": 20})
-        results = ranks.results(DEADLINE_S)
-        daemon.stop()
-    ratio = statistics.median(statistics.median(r["seconds"]) / statistics.median(r["bare_seconds"]) for r in results)
-    counts = [statistics.median(seen[i] for r in results for seen in r["collectives"][5:]) for i in range(3)]
-    return ratio, counts
-
-
-def soak(seed, interventions, kills, folder):
+def soak(seed, interventions, kills, layout, folder):
     """A job that is killed again and again; returns whether its replicas stayed equal."""
     folder.mkdir(parents=True)
     with socket.socket() as probe:
@@ -179,12 +169,12 @@ def soak(seed, interventions, kills, folder):
     config = f"policy: {{mode: act, qk_clip: {{tau: {TAU:g}}}}}\n"
     with gyrostatd.Daemon(folder, config=config, grpc_port=port) as daemon:
         whom = [("rank", "leader", "daemon")[at % 3] for at in range(kills)]
-        outcome = killing.run(folder, daemon, seed, whom, interventions, every=20)
+        outcome = killing.run(folder, daemon, seed, whom, interventions, every=20, shape=layout)
         daemon.stop()
     killed = ", ".join(f"{count} times the {whom}" for whom, count in outcome.killed.items())
-    print(f"seed {seed}: {outcome.interventions} live interventions over {outcome.attempts} attempts; killed {killed}; "
-          f"{outcome.boundaries} shards after a boundary and {outcome.checkpoints} checkpoints compared between "
-          f"replicas, {len(outcome.faults)} differ; peak logit {outcome.peak:.0f} at tau {TAU:g}", flush=True)
+    print(f"{layout}, seed {seed}: {outcome.interventions} live interventions over {outcome.attempts} attempts; killed "
+          f"{killed}; {outcome.boundaries} shards after a boundary and {outcome.checkpoints} checkpoints compared "
+          f"between replicas, {len(outcome.faults)} differ; peak logit {outcome.peak:.0f} at tau {TAU:g}", flush=True)
     for fault in outcome.faults[:10]:
         print(f"  {fault}")
     return not outcome.faults
@@ -192,7 +182,8 @@ def soak(seed, interventions, kills, folder):
 
 def parse():
     parser = argparse.ArgumentParser(prog="tests/bench/rescue/run", description=__doc__)
-    parser.add_argument("--all", action="store_true", help="every scenario in every layout with seeds 0, 1 and 2")
+    parser.add_argument("--all", action="store_true",
+                        help="every scenario in every layout with seeds 0, 1 and 2, then what a step costs in each")
     parser.add_argument("--scenario", choices=sorted(SCENARIOS), action="append")
     parser.add_argument("--layout", choices=LAYOUTS, action="append")
     parser.add_argument("--seed", type=int, action="append")
@@ -218,7 +209,9 @@ def main():
     with tempfile.TemporaryDirectory(prefix="gyrostat-rescue-") as scratch:
         scratch = pathlib.Path(scratch)
         if options.soak is not None:
-            return 0 if soak(options.soak, options.interventions, options.kills, scratch / "soak") else 1
+            equal = [soak(options.soak, options.interventions, options.kills, layout, scratch / f"soak-{layout}")
+                     for layout in options.layout or ["dp2tp2"]]
+            return 0 if all(equal) else 1
         if not options.cost:
             print(f"unigram entropy {entropy:.3f} nats: a run above {COLLAPSED:g} of it has collapsed\n\n{HEADER}\n"
                   f"|{'---|' * HEADER.count(' |')}", flush=True)
@@ -228,9 +221,9 @@ def main():
                     for on in (False, True))
                 print(row_of(name, layout, seed, unguarded, guarded), flush=True)
                 failed += not (unguarded.equal and guarded.equal)
-            print()
-        for layout in options.layout or LAYOUTS[:1 if not (options.all or options.cost) else None]:
-            ratio, (own, maxima, sums) = measure_cost(layout, scratch / f"cost-{layout}")
+            print(flush=True)
+        for layout in (options.layout or LAYOUTS) if options.all or options.cost else ():
+            ratio, (own, maxima, sums) = cost.measure(layout, scratch / f"cost-{layout}", DEADLINE_S)
             print(f"{layout}: step time with agreement over bare {ratio:.3f}; collectives a step: the job's own "
                   f"{own:g}, gyrostat's {maxima:g} MAX and {sums:g} SUM", flush=True)
     return 1 if failed else 0
