@@ -12,7 +12,8 @@ namespace {
 constexpr size_t kRecordsSpare = 16;
 static_assert(kRecordsSpare < kRecordsQueued);
 
-constexpr char kOrderingEnded[] = "an earlier order failed: no more orders are taken in this attempt";
+constexpr char kOrderingEnded[] =
+    "an earlier order failed: no more orders are taken before weights and state are restored";
 
 void CopyReason(std::string_view text, char (*out)[GYRO_REASON_BYTES]) {
   const size_t size = std::min(text.size(), sizeof(*out) - 1);
@@ -174,7 +175,8 @@ gyro_status Actuator::Ack(const BoundaryView& at, const uint8_t* id, int outcome
     case GYRO_FAILED:
       failed_ = true;
       local_ = {};
-      counters_->training.error.Set("an order failed while it was applied: no more orders are taken in this attempt");
+      counters_->training.error.Set(
+          "an order failed while it was applied: no more orders are taken before weights and state are restored");
       Answer(at, answered, model::AckOutcome::kFailed, why.empty() ? "the trainer failed to apply it" : why);
       break;
     default:
@@ -236,6 +238,7 @@ gyro_status Actuator::NewEpoch(const BoundaryView& at, std::unique_ptr<RestoredS
     Answer(at, open_id_, model::AckOutcome::kVoid, "the weights got another history before it was applied");
   CloseOpen();
   local_ = {};
+  failed_ = false;
   ++epoch_;
   counters_->training.epoch.Set(epoch_);
   counters_->training.ledger_version.Set(ledger_.version());

@@ -112,7 +112,7 @@ class Actuator {
   JobRegisters registers_;
   uint32_t epoch_ = 0;
   LocalRegister local_;
-  bool failed_ = false;  // GYRO_FAILED ended all ordering for the attempt.
+  bool failed_ = false;  // GYRO_FAILED ended all ordering of the epoch.
   char hold_[GYRO_REASON_BYTES] = {};  // Why nothing is applied; empty: it is.
 
   Open open_ = Open::kNone;

@@ -71,7 +71,7 @@ std::string ClipMirror::Foreign(const model::Order& order) const {
 }
 
 std::string ClipMirror::Refusal(const model::Order& order) const {
-  if (failed_) return "an earlier order failed: no more orders are taken in this attempt";
+  if (failed_) return "an earlier order failed: no more orders are taken before weights and state are restored";
   if (!trouble_.empty()) return trouble_;
   const std::string name = Name(order.kind);
   if (std::find(settings_->allow.begin(), settings_->allow.end(), model::Token(order.kind)) == settings_->allow.end())
@@ -226,6 +226,7 @@ void ClipMirror::Compare(const Record& record) {
 
 void ClipMirror::OnEpoch(const Record& record) {
   epoch_ = record.epoch;
+  failed_ = false;  // Whether ranks are equal again is for their digests to show.
   local_ = {};
   measured_.clear();
   if (record.world_size != 0) world_size_ = record.world_size;

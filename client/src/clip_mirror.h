@@ -90,7 +90,7 @@ class ClipMirror {
   std::deque<Measured> measured_;                // Oldest first.
   std::map<model::OrderId, model::Order> open_;  // Passed on, not yet answered. Bounded by the order queue.
   std::deque<model::Ack> outcomes_;              // Oldest first, at most 256: id, outcome, reason.
-  bool failed_ = false;
+  bool failed_ = false;  // An order failed in this epoch: no more are taken.
   uint32_t world_size_ = 0;  // Other than the settings say, since ranks came or went; 0: as they say.
   std::string trouble_;
 };

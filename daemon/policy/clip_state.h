@@ -54,7 +54,7 @@ struct ClipState {
   uint64_t orders_made = 0;
   uint32_t failures = 0;      // Intents that were ineffective or harmful.
   std::string disabled;       // Why the kind is off for the run; empty: it is not.
-  std::string failed;         // Why the attempt gets no more orders; empty: it may.
+  std::string failed;         // Why the epoch gets no more orders; empty: it may.
   uint32_t late_in_row = 0;   // Orders that expired, without one applied between.
   uint32_t unread_in_row = 0; // Reports whose ledger version the mirror does not know.
 

@@ -110,7 +110,7 @@ void CountFailed(const Desk& desk, const model::Ack& ack, Measure* measure) {
   finding.step_begin = desk.m->step;
   finding.message = "An order of " + std::string(model::Token(measure->view.kind)) +
                     " failed while it was applied, and ranks or weights may be unequal: " + ReasonOf(ack) +
-                    ". This attempt gets no more orders; restart it from a checkpoint.";
+                    ". No more orders before its weights are restored from a checkpoint.";
   s.alarms.Begin(Alarms::Key::kFailed, model::Severity::kCritical, std::move(finding), &desk.out->findings);
   EndMeasure(desk, measure, InterventionState::kRefused, "Failed at the client: " + ReasonOf(ack) + ".");
 }

@@ -21,7 +21,9 @@ void Mirror::Settle(uint64_t version, const model::LedgerDelta& readings) {
 
 bool Mirror::Take(uint64_t before, uint64_t after, const model::LedgerDelta& applied) {
   const uint64_t version = ledger_.version();
-  if (after <= version) return false;
+  // Ranks that agree tell of a change once the round after has confirmed it, and of an order that came to nothing at
+  // once: its version may be one that is yet to be told.
+  if (after <= version || (before == after && applied.size() == 0)) return false;
   const bool next = before == version && applied.size() > 0;
   if (next && after == before + 1) {
     if (ledger_.Apply(applied) && ledger_.version() == after) return true;

@@ -19,7 +19,7 @@ class Mirror {
   // The whole ledger as a hello tells it. Keeps the history where the copy was right.
   void Settle(uint64_t version, const model::LedgerDelta& readings);
 
-  // What the client applied between two versions. A change that is in already is ignored. True when the ledger moved.
+  // What the client applied between two versions. What is in already, or changed nothing, is ignored. True: it moved.
   bool Take(uint64_t before, uint64_t after, const model::LedgerDelta& applied);
 
   // Why the copy cannot be relied on; empty: it can.

@@ -78,7 +78,7 @@ void CountFailed(const model::Ack& ack, ClipState* s, PolicyOutput* out) {
   model::Finding finding;
   finding.step_begin = s->step;
   finding.message = "An order failed while it was applied, and weights may be partly scaled: " + ReasonOf(ack) +
-                    ". This attempt gets no more orders; restart it from a checkpoint.";
+                    ". No more orders before its weights are restored from a checkpoint.";
   s->alarms.Begin(Alarms::Key::kFailed, model::Severity::kCritical, std::move(finding), &out->findings);
   EndIntent(InterventionState::kRefused, "Failed at the client: " + ReasonOf(ack) + ".", 0, "", s, out);
 }

@@ -58,7 +58,7 @@ typedef enum gyro_status {
 typedef enum gyro_outcome {
   GYRO_APPLIED = 1,       /* Every weight that the order names was scaled. */
   GYRO_REFUSED = 2,       /* Nothing was changed; `reason` says why. */
-  GYRO_FAILED = 6         /* Something went wrong while applying; weights may be partly scaled. Ends all ordering. */
+  GYRO_FAILED = 6         /* Something went wrong while applying: weights may be torn. Ends ordering of this epoch. */
 } gyro_outcome;
 
 typedef enum gyro_logit_kind {

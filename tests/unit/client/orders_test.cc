@@ -277,14 +277,15 @@ TEST(Orders, TheTrainersRefusalIsToldWithItsReason) {
   EXPECT_EQ(t.actuator.ledger().version(), 0u);
 }
 
-TEST(Orders, AFailureEndsAllOrderingOfTheAttempt) {
+TEST(Orders, AFailureEndsAllOrderingOfTheEpoch) {
   TrainerDouble t;
   t.Step({60});
   t.daemon.Send(t.Clip(1, 60, 30, 0, 1, 1));
   t.daemon.Send(t.Clip(1, 60, 30, 0, 2, 2));  // Passed on already when the first fails.
   t.sender.Turn();
   t.Ack(*t.Poll(), GYRO_FAILED, "out of memory half way");
-  EXPECT_EQ(t.error(), "an order failed while it was applied: no more orders are taken in this attempt");
+  EXPECT_EQ(t.error(),
+            "an order failed while it was applied: no more orders are taken before weights and state are restored");
   EXPECT_EQ(t.Apply(), 0);
   t.daemon.Send(t.Clip(1, 60, 30, 0, 3, 3));
   EXPECT_EQ(t.Apply(), 0);
@@ -294,8 +295,23 @@ TEST(Orders, AFailureEndsAllOrderingOfTheAttempt) {
   EXPECT_EQ(acks[0].reason, "out of memory half way");
   for (int i : {1, 2}) {
     EXPECT_EQ(acks[i].outcome, AckOutcome::kRefused);
-    EXPECT_EQ(acks[i].reason, "an earlier order failed: no more orders are taken in this attempt");
+    EXPECT_EQ(acks[i].reason,
+              "an earlier order failed: no more orders are taken before weights and state are restored");
   }
+}
+
+TEST(Orders, AfterAFailureANewEpochTakesOrdersAgain) {
+  TrainerDouble t;
+  t.Step({60});
+  t.daemon.Send(t.Clip(1, 60, 30, 0, 1, 1));
+  t.sender.Turn();
+  t.Ack(*t.Poll(), GYRO_FAILED, "torn");
+  EXPECT_EQ(t.actuator.NewEpoch(t.Here(), nullptr), GYRO_OK);  // The trainer has restored its weights.
+  EXPECT_EQ(t.Apply(), 0);
+  t.Step({60});
+  t.daemon.Send(t.Clip(2, 60, 30, 0, 2, 2));
+  EXPECT_EQ(t.Apply(), 1);
+  EXPECT_EQ(t.daemon.acks().back().outcome, AckOutcome::kApplied) << t.daemon.acks().back().reason;
 }
 
 TEST(Orders, AnOrderWithoutAnAckBeforeTheNextStepHasFailed) {

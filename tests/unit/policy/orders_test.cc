@@ -215,6 +215,33 @@ TEST(Acks, ThatTellOfUnheardChangesStopOrdersUntilAHello) {
   EXPECT_EQ(loop.all.orders.size(), 2u);
 }
 
+TEST(Acks, ThatTellOfNoChangeMayOvertakeOneThatDoes) {
+  Loop loop(Options(Mode::kAct));
+  loop.delivers = false;
+  loop.SayHello();
+  loop.Step(kHot);
+  loop.Step({10, 70, 12, 13});
+  ASSERT_EQ(loop.all.orders.size(), 2u);
+  model::Ack nothing;
+  nothing.order_id = loop.all.orders[1].id;
+  nothing.outcome = AckOutcome::kVoid;
+  nothing.boundary = 3;
+  nothing.ledger_version_before = nothing.ledger_version_after = 1;  // Applied, and not confirmed by all ranks yet.
+  loop.Ack(nothing);
+  model::Ack applied;
+  applied.order_id = loop.all.orders[0].id;
+  applied.outcome = AckOutcome::kApplied;
+  applied.boundary = 2;
+  applied.ledger_version_after = 1;
+  applied.applied = {{0}, {1}, {loop.all.orders[0].entries.at(0).target_ticks}};
+  loop.Ack(applied);
+  EXPECT_EQ(loop.policy.ledger().version(), 1u);
+  model::Report report = loop.client.Forward({10, 80, 12, 13});
+  report.ledger_version = 1;
+  loop.Report(report);
+  EXPECT_EQ(loop.all.orders.size(), 3u) << loop.LastDecision();
+}
+
 TEST(Acks, OfAnotherHistoryDoNotTouchTheNewLedger) {
   Loop loop(Options(Mode::kAct));
   loop.SayHello();
