@@ -12,7 +12,7 @@ Without an address (argument or GYROSTAT_ADDRESS) everything is inert. Importing
 
 from gyrostat._abi import VERSION as __version__
 
-__all__ = ["Monitor", "Place", "max_logits", "max_logits_from_lse", "watch", "__version__"]
+__all__ = ["Monitor", "Place", "max_logits", "max_logits_from_lse", "watch", "weight_checksum", "__version__"]
 
 _HOMES = {
     "watch": "gyrostat.opening",
@@ -20,6 +20,7 @@ _HOMES = {
     "Place": "gyrostat.ranks",
     "max_logits": "gyrostat.logits",
     "max_logits_from_lse": "gyrostat.logits",
+    "weight_checksum": "gyrostat.checksum",
 }
 
 
