@@ -113,8 +113,8 @@ struct SeriesQuery {
   std::string user_name;
   std::optional<uint32_t> layer, head;
   std::optional<model::Step> from_step, to_step;  // Inclusive.
-  // At most so many points: of each of points_max / 2 equal parts the smallest and the largest, at their own steps; a
-  // NaN counts as larger than all. 0: every point; else at least 2.
+  // At most so many points, at their own steps: the ends, and of equal parts the smallest, the largest and what is not
+  // finite (store/decimate.h). 0: every point; else at least 2.
   uint32_t points_max = 0;
 };
 

@@ -9,6 +9,7 @@
 
 #include "store/audit.h"
 #include "store/chunk.h"
+#include "store/decimate.h"
 #include "store/series.h"
 #include "store/series_builder.h"
 
@@ -285,7 +286,7 @@ absl::StatusOr<engine::SeriesData> Reader::Series(const engine::SeriesQuery& que
   if (!status.ok()) return status;
   absl::StatusOr<std::vector<engine::SeriesPoint>> points = builder.Points();
   if (!points.ok()) return points.status();
-  data.points = *std::move(points);
+  data.points = query.points_max == 0 ? *std::move(points) : Decimate(*std::move(points), query.points_max);
   return data;
 }
 

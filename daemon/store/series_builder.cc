@@ -1,8 +1,6 @@
 #include "store/series_builder.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <utility>
 
 #include "store/series.h"
@@ -53,7 +51,7 @@ absl::StatusOr<std::vector<engine::SeriesPoint>> SeriesBuilder::Points() const {
   std::vector<engine::SeriesPoint> points;
   points.reserve(points_.size());
   for (const auto& [step, value] : points_) points.push_back({step, value});
-  return query_.points_max == 0 ? points : Decimate(std::move(points), query_.points_max);
+  return points;
 }
 
 bool SeriesBuilder::Look(size_t size, uint32_t layers, uint32_t heads) {
@@ -69,25 +67,6 @@ bool SeriesBuilder::Look(size_t size, uint32_t layers, uint32_t heads) {
 void SeriesBuilder::Put(model::Step step, double value) {
   if (step < query_.from_step.value_or(step) || step > query_.to_step.value_or(step)) return;
   if (!model::IsAbsent(value)) points_[step] = value;
-}
-
-std::vector<engine::SeriesPoint> Decimate(std::vector<engine::SeriesPoint> points, uint32_t points_max) {
-  if (points.size() <= points_max) return points;
-  const size_t parts = std::max<size_t>(1, points_max / 2);
-  const auto rank = [](const engine::SeriesPoint& p) {
-    return std::isnan(p.value) ? std::pair(1, 0.0) : std::pair(0, p.value);
-  };
-  std::vector<engine::SeriesPoint> kept;
-  for (size_t part = 0; part < parts; ++part) {
-    const auto begin = points.begin() + static_cast<std::ptrdiff_t>(points.size() * part / parts);
-    const auto end = points.begin() + static_cast<std::ptrdiff_t>(points.size() * (part + 1) / parts);
-    if (begin == end) continue;
-    auto [low, high] = std::minmax_element(begin, end, [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
-    if (low > high) std::swap(low, high);
-    kept.push_back(*low);
-    if (low != high) kept.push_back(*high);
-  }
-  return kept;
 }
 
 }  // namespace gyrostat::store

@@ -25,7 +25,7 @@ class SeriesBuilder {
   void Take(const ChunkColumn& column, uint32_t layers, uint32_t heads);
   void Take(const model::Report& report, uint32_t layers, uint32_t heads);
 
-  // The error of the last report that had no such layer or head, if none had one.
+  // All points, not thinned. The error of the last report that had no such layer or head, if none had one.
   absl::StatusOr<std::vector<engine::SeriesPoint>> Points() const;
 
  private:
@@ -41,8 +41,5 @@ class SeriesBuilder {
   size_t indices_size_ = 0;
   uint32_t layers_ = 0, heads_ = 0;
 };
-
-// At most `points_max` (at least 2) of them: see engine::SeriesQuery.
-std::vector<engine::SeriesPoint> Decimate(std::vector<engine::SeriesPoint> points, uint32_t points_max);
 
 }  // namespace gyrostat::store

@@ -10,9 +10,7 @@
 #include "base/log.h"
 #include "engine/people.h"
 #include "model/signal.h"
-#include "web/decimate.h"
 #include "web/json.h"
-#include "web/past.h"
 
 namespace gyrostat::web {
 namespace {
@@ -20,18 +18,23 @@ namespace {
 constexpr size_t kPointsDefault = 1000, kPointsMax = 10000;
 constexpr base::Milliseconds kIntervalDefault{250};
 constexpr int64_t kColumnsMax = 512;
+constexpr size_t kSignalsMax = 8;         // Of one question for series.
 constexpr size_t kLargeReport = 4096;  // Values of attn_logit_max.
 
-// "/api/runs/a" → runs, a. Empty parts stay, and match nothing.
-std::vector<std::string> Split(std::string_view path) {
+// "a,b" → a, b. Empty parts stay, and match nothing.
+std::vector<std::string> Split(std::string_view text, char by) {
   std::vector<std::string> parts;
-  path.remove_prefix(std::min(path.size(), std::string_view("/api/").size()));
   while (true) {
-    const size_t slash = path.find('/');
-    parts.emplace_back(path.substr(0, slash));
-    if (slash == std::string_view::npos) return parts;
-    path.remove_prefix(slash + 1);
+    const size_t end = text.find(by);
+    parts.emplace_back(text.substr(0, end));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
   }
+}
+// "/api/runs/a" → runs, a.
+std::vector<std::string> PartsOf(std::string_view path) {
+  path.remove_prefix(std::min(path.size(), std::string_view("/api/").size()));
+  return Split(path, '/');
 }
 
 int HttpStatus(const absl::Status& status) {
@@ -127,7 +130,7 @@ Api::Api(ApiOptions options, engine::Engine* engine, engine::History* history, E
       not_ready_reason_(std::move(not_ready_reason)) {}
 
 Reply Api::Answer(const Request& request) {
-  const Parts parts = Split(request.path);
+  const Parts parts = PartsOf(request.path);
   const bool reads = request.method == "GET";
   if (parts[0] == "runs" && reads && parts.size() == 1) {
     auto runs = engine_->Runs();
@@ -142,18 +145,20 @@ Reply Api::Answer(const Request& request) {
     return reply;
   }
   return JsonError(404, "there is no " + request.method + " " + Quoted(request.path) +
-                            "; there are GET /api/runs, /api/runs/RUN, /api/runs/RUN/series, /api/runs/RUN/heat, "
-                            "/api/runs/RUN/events, and POST /api/interventions/RUN/NUMBER/approve and …/reject");
+                            "; there are GET /api/runs, /api/runs/RUN, /api/runs/RUN/now, /api/runs/RUN/series, "
+                            "/api/runs/RUN/heat, /api/runs/RUN/events, and POST "
+                            "/api/interventions/RUN/NUMBER/approve and …/reject");
 }
 
 Reply Api::Run(const std::string& run, const Parts& rest, const Request& request) {
   if (!model::IsValidName(run))
     return JsonError(400, "run is " + Quoted(run) + ", wanted 1 to 128 of A-Z a-z 0-9 . _ : -");
   if (rest.empty()) return Whole(run);
+  if (rest.size() == 1 && rest[0] == "now") return Now(run, request.query);
   if (rest.size() == 1 && rest[0] == "series") return Series(run, request.query);
   if (rest.size() == 1 && rest[0] == "heat") return Heat(run, request.query);
   if (rest.size() == 1 && rest[0] == "events") return Events(run, request.query);
-  return JsonError(404, "a run has no " + Quoted(rest[0]) + "; it has series, heat and events");
+  return JsonError(404, "a run has no " + Quoted(rest[0]) + "; it has now, series, heat and events");
 }
 
 bool Api::TakeTurn() {
@@ -204,31 +209,43 @@ Reply Api::Whole(const std::string& run) {
   });
 }
 
+Reply Api::Now(const std::string& run, const Query& query) {
+  Asked asked(query);
+  if (const std::string complaint = asked.Complaint(); !complaint.empty()) return JsonError(400, complaint);
+  const auto state = engine::FindRunFor(*engine_, run);
+  return state.ok() ? JsonReply(EventJson(**state)) : Error(state.status());
+}
+
 Reply Api::Series(const std::string& run, const Query& query) {
   Asked asked(query);
-  const std::string name = asked.Text("signal");
+  const std::vector<std::string> names = Split(asked.Text("signal"), ',');
   engine::SeriesQuery wanted;
   wanted.run = run;
   const auto layer = asked.Number("layer", 0, kIndexMax), head = asked.Number("head", 0, kIndexMax);
   wanted.from_step = asked.Number("from", -kStepMax, kStepMax);
   wanted.to_step = asked.Number("to", -kStepMax, kStepMax);
-  const size_t points = static_cast<size_t>(asked.Number("points", 4, kPointsMax).value_or(kPointsDefault));
+  wanted.points_max = static_cast<uint32_t>(asked.Number("points", 4, kPointsMax).value_or(kPointsDefault));
   if (const std::string complaint = asked.Complaint(); !complaint.empty()) return JsonError(400, complaint);
-  if (!model::IsValidName(name)) return JsonError(400, "signal is " + Quoted(name) + ", wanted a signal's name");
+  for (const std::string& name : names)
+    if (!model::IsValidName(name)) return JsonError(400, "signal is " + Quoted(name) + ", wanted a signal's name");
+  if (names.size() > kSignalsMax)
+    return JsonError(400, std::to_string(names.size()) + " signals are asked for, wanted at most " +
+                              std::to_string(kSignalsMax));
   if (layer) wanted.layer = static_cast<uint32_t>(*layer);
   if (head) wanted.head = static_cast<uint32_t>(*head);
-  if (const model::SignalInfo* info = model::FindSignal(std::string_view(name)))
-    wanted.signal = info->signal;
-  else
-    wanted.user_name = name;
   if (const auto known = engine::FindRunFor(*engine_, run); !known.ok()) return Error(known.status());
   return FromHistory([&] {
-    auto series = history_->Series(wanted);
-    if (!series.ok() && absl::IsNotFound(series.status())) series = engine::SeriesData();
-    if (!series.ok()) return Error(series.status());
-    const size_t total = series->points.size();
-    const std::vector<engine::SeriesPoint> shown = Decimate(std::move(series->points), points);
-    return JsonReply(SeriesJson({name, total, shown, series->notes}));
+    std::string all;
+    for (const std::string& name : names) {
+      const model::SignalInfo* info = model::FindSignal(std::string_view(name));
+      wanted.signal = info != nullptr ? info->signal : model::Signal::kNone;
+      wanted.user_name = info != nullptr ? "" : name;
+      auto series = history_->Series(wanted);
+      if (!series.ok() && absl::IsNotFound(series.status())) series = engine::SeriesData();
+      if (!series.ok()) return Error(series.status());
+      all += (all.empty() ? "" : ",") + SeriesJson({name, wanted.points_max, series->points, series->notes});
+    }
+    return JsonReply(names.size() == 1 ? std::move(all) : "{\"series\":[" + all + "]}");
   });
 }
 
@@ -257,17 +274,17 @@ Reply Api::Heat(const std::string& run, const Query& query) {
     });
   }
   if (from || to) return JsonError(400, "from and to want columns: layers over steps");
-  if (!step) return Heads(**state, (*state)->last, info->signal);
+  if (!step) return Heads(**state, {(*state)->last}, info->signal);
   return FromHistory([&] {
     const auto report = ReportAt(history_, run, *step);
     return report.ok() ? Heads(**state, *report, info->signal) : Error(report.status());
   });
 }
 
-Reply Api::Heads(const engine::RunState& run, const model::Report& report, model::Signal signal) {
-  const std::string text = ArrayJson(run, report, signal);
+Reply Api::Heads(const engine::RunState& run, const StoredReport& stored, model::Signal signal) {
+  const std::string text = ArrayJson(run, stored, signal);
   if (!text.empty()) return JsonReply(text);
-  return JsonError(404, "the report of step " + std::to_string(report.step) + " of run " + run.run +
+  return JsonError(404, "the report of step " + std::to_string(stored.report.step) + " of run " + run.run +
                             " does not hold " + std::string(model::SignalName(signal)));
 }
 

@@ -17,6 +17,7 @@
 #include "engine/ports.h"
 #include "web/event_streams.h"
 #include "web/http.h"
+#include "web/past.h"
 
 namespace gyrostat::web {
 
@@ -43,9 +44,10 @@ class Api {
   using Parts = std::vector<std::string>;
   Reply Run(const std::string& run, const Parts& rest, const Request& request);
   Reply Whole(const std::string& run);
+  Reply Now(const std::string& run, const Query& query);
   Reply Series(const std::string& run, const Query& query);
   Reply Heat(const std::string& run, const Query& query);
-  Reply Heads(const engine::RunState& run, const model::Report& report, model::Signal signal);
+  Reply Heads(const engine::RunState& run, const StoredReport& stored, model::Signal signal);
   Reply Events(const std::string& run, const Query& query);
   Reply Settle(const std::string& id, const std::string& verdict, const std::string& body);
   // Runs `read` in its turn, unless too many are under way.

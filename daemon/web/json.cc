@@ -303,8 +303,7 @@ std::string EventJson(const engine::RunState& run) {
 std::string SeriesJson(const SeriesText& series) {
   Value out;
   out["signal"] = series.signal;
-  out["points_total"] = series.points_total;
-  out["reduced"] = series.points.size() < series.points_total;
+  out["points_max"] = series.points_max;
   out["points"] = Value::array();
   for (const engine::SeriesPoint& each : series.points) out["points"].push_back({each.step, Real(each.value)});
   Value& history = out["history"];
@@ -317,11 +316,13 @@ std::string SeriesJson(const SeriesText& series) {
   return Dump(out);
 }
 
-std::string ArrayJson(const engine::RunState& run, const model::Report& report, Signal signal) {
+std::string ArrayJson(const engine::RunState& run, const StoredReport& stored, Signal signal) {
+  const model::Report& report = stored.report;
   if (!report.Has(signal)) return "";
   Value out;
   out["signal"] = std::string(model::SignalName(signal));
   out["step"] = report.step;
+  out["resolution"] = engine::Token(stored.resolution);
   out.update(ArrayValue(run, report, signal));
   return Dump(out);
 }
@@ -331,6 +332,7 @@ std::string LayerMapJson(const std::string& signal, const LayerMap& map) {
   out["signal"] = signal;
   out["layers"] = map.rows;
   out["sampled"] = map.sampled;
+  out["resolution"] = engine::Token(map.resolution);
   out["steps"] = map.steps;
   out["values"] = Base64(map.values);
   return Dump(out);

@@ -46,18 +46,18 @@ std::string EventJson(const engine::RunState& run);
 
 struct SeriesText {
   std::string signal;
-  size_t points_total = 0;    // Before any were left out.
+  size_t points_max = 0;  // What was asked for; the store has thinned a longer series.
   std::span<const engine::SeriesPoint> points;
   engine::HistoryNotes notes = {};
 };
-// {"signal", "points_total", "reduced": bool, "points": [[step, value]…], "history": {"reduced": [{"from_step",
-// "to_step", "resolution"}…], "chunks_damaged", "reports_dropped"}}: reduced by this answer, and by retention.
+// {"signal", "points_max", "points": [[step, value]…], "history": {"reduced": [{"from_step", "to_step",
+// "resolution"}…], "chunks_damaged", "reports_dropped"}}: what retention has left of it.
 std::string SeriesJson(const SeriesText& series);
 
-// {"signal", "step", "layers", "heads", "values"} of one report. Empty where it does not hold the signal.
-std::string ArrayJson(const engine::RunState& run, const model::Report& report, model::Signal signal);
+// {"signal", "step", "layers", "heads", "values", "resolution"} of one report. Empty where it does not hold the signal.
+std::string ArrayJson(const engine::RunState& run, const StoredReport& stored, model::Signal signal);
 
-// {"signal", "layers", "sampled", "steps": [step…], "values": column by column}
+// {"signal", "layers", "sampled", "resolution", "steps": [step…], "values": column by column}
 std::string LayerMapJson(const std::string& signal, const LayerMap& map);
 
 std::string Base64(std::span<const float> values);

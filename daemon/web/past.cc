@@ -41,14 +41,16 @@ class Builder {
                                                             static_cast<double>(query_.columns)));
   }
 
-  void Take(const model::Report& report) {
+  void Take(const model::Report& report, engine::Resolution resolution) {
     const std::span<const float> values = report.Array(query_.signal);
     if (values.empty() || report.step < query_.from || report.step > query_.to) return;
     const size_t heads = HeadsOf(values.size()), rows = values.size() / heads;
     if (rows != rows_) {  // The newest shape counts.
       columns_.clear();
+      resolution_ = engine::Resolution::kFull;
       rows_ = rows;
     }
+    resolution_ = std::max(resolution_, resolution);
     Column& column = columns_[ColumnOf(report.step)];
     if (column.rows.empty()) {
       column.first = report.step;
@@ -62,6 +64,7 @@ class Builder {
   LayerMap Map() const {
     LayerMap map;
     map.rows = rows_;
+    map.resolution = resolution_;
     for (const auto& [unused, column] : columns_) {
       map.steps.push_back(column.first);
       map.values.insert(map.values.end(), column.rows.begin(), column.rows.end());
@@ -80,18 +83,19 @@ class Builder {
   const LayerMapQuery& query_;
   const double width_;
   size_t rows_ = 0;
+  engine::Resolution resolution_ = engine::Resolution::kFull;
   std::map<size_t, Column> columns_;
 };
 
 }  // namespace
 
-absl::StatusOr<model::Report> ReportAt(engine::History* history, const std::string& run, model::Step step) {
-  std::optional<model::Report> found;
+absl::StatusOr<StoredReport> ReportAt(engine::History* history, const std::string& run, model::Step step) {
+  std::optional<StoredReport> found;
   engine::ReportCursor cursor;
   for (size_t pages = 0; pages < kEmptyPagesMax; ++pages) {
     auto page = history->Reports({.run = run, .from_step = step, .to_step = step}, cursor);
     if (!page.ok()) return page.status();
-    if (!page->reports.empty()) found = std::move(page->reports.back());
+    if (!page->reports.empty()) found = {std::move(page->reports.back()), page->resolution};
     if (page->end) break;
     cursor = page->next;
   }
@@ -110,7 +114,7 @@ absl::StatusOr<LayerMap> LayersOverTime(engine::History* history, const LayerMap
     for (size_t pages = 0; !end && full < query.pages_max && pages < kEmptyPagesMax; ++pages) {
       const auto page = history->Reports(wanted, cursor);
       if (!page.ok()) return page.status();
-      for (const model::Report& report : page->reports) builder.Take(report);
+      for (const model::Report& report : page->reports) builder.Take(report, page->resolution);
       full += page->reports.empty() ? 0 : 1;
       end = page->end;
       cursor = page->next;

@@ -16,8 +16,12 @@
 
 namespace gyrostat::web {
 
+struct StoredReport {
+  model::Report report;
+  engine::Resolution resolution = engine::Resolution::kFull;  // What retention has left of it.
+};
 // The newest stored report of a step. NOT_FOUND says that there is none.
-absl::StatusOr<model::Report> ReportAt(engine::History* history, const std::string& run, model::Step step);
+absl::StatusOr<StoredReport> ReportAt(engine::History* history, const std::string& run, model::Step step);
 
 struct LayerMapQuery {
   std::string run;
@@ -33,6 +37,7 @@ struct LayerMap {
   std::vector<float> values;        // Column by column, each from layer 0 up: the largest of all heads and reports in
                                     // it, NaN where one is.
   bool sampled = false;             // Reports were skipped.
+  engine::Resolution resolution = engine::Resolution::kFull;  // Of the most reduced report in it.
 };
 // Reports whose number of values differs from the newest one's (another model under the same name) are left out.
 absl::StatusOr<LayerMap> LayersOverTime(engine::History* history, const LayerMapQuery& query);

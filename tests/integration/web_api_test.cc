@@ -211,7 +211,13 @@ TEST_F(WebApi, ReadsASeriesAndRefusesStrangeQuestions) {
   const std::string series = std::string("/api/runs/") + kScriptedRun + "/series";
   const Answer loss = Get(series + "?signal=loss&from=11&to=30");
   EXPECT_EQ(loss.status, 200) << loss.body;
-  for (const char* query : {"", "?signal=", "?signal=a%2Fb", "?signal=loss&layer=x", "?signal=loss&points=3",
+  EXPECT_EQ(loss.body["points"].size(), 20u);
+  const Answer both = Get(series + "?signal=loss,learning_rate&from=11&to=30");
+  ASSERT_EQ(both.body["series"].size(), 2u) << both.body;
+  EXPECT_EQ(both.body["series"][0], loss.body);
+  EXPECT_EQ(both.body["series"][1]["signal"], "learning_rate");
+  for (const char* query : {"", "?signal=loss,", "?signal=a,b,c,d,e,f,g,h,i", "?signal=",
+                            "?signal=a%2Fb", "?signal=loss&layer=x", "?signal=loss&points=3",
                             "?signal=loss&points=10001", "?signal=loss&from=1.5",
                             "?signal=loss&from=99999999999999999999", "?signal=loss&signal=log_z",
                             "?signal=loss&what=1", "?signal=loss&layer=-1", "?signal=%00"}) {
@@ -225,6 +231,21 @@ TEST_F(WebApi, ReadsASeriesAndRefusesStrangeQuestions) {
     const int status = Get(target).status;
     EXPECT_TRUE(status == 404 || status == 400) << target << " " << status;
   }
+}
+
+TEST_F(WebApi, SaysWhatIsNowWithoutAStream) {
+  Report(3);
+  const std::string now = std::string("/api/runs/") + kScriptedRun + "/now";
+  const Answer answer = Get(now);
+  EXPECT_EQ(answer.body["step"], 3) << answer.body;
+  EXPECT_EQ(answer.body["arrays"]["attn_logit_max"]["heads"], testing::kPlainHeads);
+  const std::string request = "GET /api/runs/" + std::string(kScriptedRun) + "/events HTTP/1.1\r\nHost: " + host();
+  const std::string streamed = Ask(server_->endpoint(), request + "\r\n\r\n", "}\n\n");
+  const size_t begin = streamed.find("data: ") + 6;
+  EXPECT_EQ(json::parse(streamed.substr(begin, streamed.find("\n\n", begin) - begin), nullptr, false), answer.body);
+  EXPECT_EQ(Get(now + "?step=1").status, 400);
+  EXPECT_EQ(Get("/api/runs/nobody/now").status, 404);
+  EXPECT_EQ(Get(now, "Origin: http://evil.example\r\n").status, 403);
 }
 
 TEST_F(WebApi, ShowsTheHeadsOfNow) {

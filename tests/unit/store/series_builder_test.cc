@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 
 #include "store/thin.h"
 #include "support/plain_run.h"
@@ -12,33 +11,6 @@ namespace gyrostat::store {
 namespace {
 
 using model::Signal;
-
-std::vector<engine::SeriesPoint> Line(size_t count) {
-  std::vector<engine::SeriesPoint> points;
-  for (size_t i = 0; i < count; ++i) points.push_back({static_cast<model::Step>(i), std::sin(static_cast<double>(i))});
-  return points;
-}
-
-TEST(Decimate, LeavesWhatIsFewEnough) { EXPECT_EQ(Decimate(Line(10), 10).size(), 10u); }
-
-TEST(Decimate, KeepsPeaksAtTheirSteps) {
-  std::vector<engine::SeriesPoint> points = Line(1000);
-  points[333].value = 50;
-  points[334].value = -50;
-  points[700].value = std::numeric_limits<double>::quiet_NaN();
-  const auto kept = Decimate(points, 20);
-  EXPECT_LE(kept.size(), 20u);
-  bool high = false, low = false, nan = false;
-  for (size_t i = 0; i < kept.size(); ++i) {
-    if (i > 0) {
-      EXPECT_GT(kept[i].step, kept[i - 1].step);
-    }
-    high |= kept[i].step == 333 && kept[i].value == 50;
-    low |= kept[i].step == 334 && kept[i].value == -50;
-    nan |= kept[i].step == 700 && std::isnan(kept[i].value);
-  }
-  EXPECT_TRUE(high && low && nan);
-}
 
 // What retention keeps answers the questions for a layer and for the model as the whole did.
 TEST(SeriesBuilder, ReadsReducedChunks) {

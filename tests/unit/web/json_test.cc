@@ -88,25 +88,26 @@ TEST(WebJson, BytesThatAreNoUtf8DoNotBreakIt) {
   EXPECT_THAT(JsonError(400, "say \"x\"\n").body, "{\"error\":\"say \\\"x\\\"\\n\"}\n");
 }
 
-TEST(WebJson, SaysWhetherASeriesWasReduced) {
+TEST(WebJson, SaysWhatRetentionLeftOfASeries) {
   const engine::SeriesPoint points[] = {{1, 2.5}, {4, std::numeric_limits<double>::quiet_NaN()}};
-  EXPECT_EQ(json::parse(SeriesJson({"loss", 2, points})),
-            json::parse(R"({"signal":"loss","points_total":2,"reduced":false,"points":[[1,2.5],[4,"NaN"]],
+  EXPECT_EQ(json::parse(SeriesJson({"loss", 9, points})),
+            json::parse(R"({"signal":"loss","points_max":9,"points":[[1,2.5],[4,"NaN"]],
                             "history":{"reduced":[],"chunks_damaged":0,"reports_dropped":0}})"));
   const engine::HistoryNotes notes{
       .reduced = {{0, 100, engine::Resolution::kExtremes}}, .chunks_damaged = 1, .reports_dropped = 7};
-  EXPECT_EQ(json::parse(SeriesJson({"loss", 2, points, notes}))["history"],
+  EXPECT_EQ(json::parse(SeriesJson({"loss", 9, points, notes}))["history"],
             json::parse(R"({"reduced":[{"from_step":0,"to_step":100,"resolution":"extremes"}],"chunks_damaged":1,
                             "reports_dropped":7})"));
-  EXPECT_EQ(json::parse(SeriesJson({"loss", 9, points}))["reduced"], true);
 }
 
 TEST(WebJson, AnArrayOrNothing) {
-  const json heat = json::parse(ArrayJson(State(), State().last, model::Signal::kAttnLogitMax));
+  const StoredReport stored{State().last, engine::Resolution::kHeads};
+  const json heat = json::parse(ArrayJson(State(), stored, model::Signal::kAttnLogitMax));
   EXPECT_EQ(heat["signal"], "attn_logit_max");
   EXPECT_EQ(heat["step"], 7);
+  EXPECT_EQ(heat["resolution"], "heads");
   EXPECT_EQ(heat["heads"], testing::kPlainHeads);
-  EXPECT_EQ(ArrayJson(State(), State().last, model::Signal::kHiddenMs), "");
+  EXPECT_EQ(ArrayJson(State(), {State().last}, model::Signal::kHiddenMs), "");
 }
 
 }  // namespace

@@ -21,6 +21,7 @@ constexpr size_t kPage = 10;
 class PagedHistory : public testing::FakeHistory {
  public:
   std::vector<model::Report> reports;
+  model::Step whole_from = 0;  // Pages that begin before it are reduced.
   size_t pages_read = 0;
 
   absl::StatusOr<engine::ReportPage> Reports(const engine::ReportQuery& query,
@@ -32,6 +33,7 @@ class PagedHistory : public testing::FakeHistory {
       for (size_t i = at * kPage; i < std::min((at + 1) * kPage, reports.size()); ++i)
         if (reports[i].step >= *query.from_step && reports[i].step <= *query.to_step)
           page.reports.push_back(reports[i]);
+    if (!page.reports.empty() && page.reports[0].step < whole_from) page.resolution = engine::Resolution::kHeads;
     page.next.report = at * kPage;
     page.end = at * kPage >= reports.size();
     pages_read += page.reports.empty() ? 0 : 1;
@@ -56,12 +58,21 @@ LayerMapQuery Query(model::Step from, model::Step to, size_t columns) {
   return {.run = "a", .signal = Signal::kLayerGradNorm, .layers = 2, .from = from, .to = to, .columns = columns};
 }
 
+TEST(Past, SaysWhatRetentionHasLeft) {
+  PagedHistory history = Steps(100);
+  history.whole_from = 50;
+  EXPECT_EQ(LayersOverTime(&history, Query(0, 99, 4))->resolution, engine::Resolution::kHeads);
+  EXPECT_EQ(LayersOverTime(&history, Query(50, 99, 4))->resolution, engine::Resolution::kFull);
+  EXPECT_EQ(ReportAt(&history, "a", 49)->resolution, engine::Resolution::kHeads);
+  EXPECT_EQ(ReportAt(&history, "a", 50)->resolution, engine::Resolution::kFull);
+}
+
 TEST(Past, FindsTheNewestReportOfAStep) {
   PagedHistory history = Steps(100);
   history.reports.push_back(Layers(42, {7, 7}));
   const auto report = ReportAt(&history, "a", 42);
   ASSERT_TRUE(report.ok()) << report.status();
-  EXPECT_EQ(report->Array(Signal::kLayerGradNorm)[1], 7) << "told again after a restart";
+  EXPECT_EQ(report->report.Array(Signal::kLayerGradNorm)[1], 7) << "told again after a restart";
   EXPECT_TRUE(absl::IsNotFound(ReportAt(&history, "a", 1000).status()));
   EXPECT_TRUE(absl::IsNotFound(ReportAt(&history, "b", 42).status()));
 }

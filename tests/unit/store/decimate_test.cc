@@ -1,4 +1,4 @@
-#include "web/decimate.h"
+#include "store/decimate.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-namespace gyrostat::web {
+namespace gyrostat::store {
 namespace {
 
 using engine::SeriesPoint;
@@ -53,9 +53,39 @@ TEST(Decimate, ShowsWhatIsNotFinite) {
     for (size_t i = 4000; i < 4200; ++i) points[i].value = strange;
     points[4300].value = 50;
     const auto kept = Decimate(points, 50);
-    EXPECT_TRUE(std::any_of(kept.begin(), kept.end(), [](const auto& each) { return !std::isfinite(each.value); }));
+    EXPECT_LE(kept.size(), 50u);
+    EXPECT_TRUE(Has(kept, 4000)) << "the first of them";
     EXPECT_TRUE(Has(kept, 4300)) << "a neighbour does not hide behind it";
   }
+}
+
+TEST(Decimate, HidesNothingStrangeBehindAnother) {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  std::vector<SeriesPoint> points = Wave(10000);
+  points[5000].value = kInf;
+  points[5001].value = std::numeric_limits<double>::quiet_NaN();
+  points[5002].value = -kInf;
+  points[5003].value = 70;
+  points[5004].value = -70;
+  for (const size_t points_max : {7u, 20u, 500u}) {
+    const auto kept = Decimate(points, points_max);
+    EXPECT_LE(kept.size(), points_max);
+    for (const model::Step step : {0, 5000, 5001, 5002, 5003, 5004, 9999})
+      EXPECT_TRUE(Has(kept, step)) << points_max << " " << step;
+  }
+  const auto few = Decimate(points, 5);
+  EXPECT_EQ(few.size(), 5u);
+  for (const model::Step step : {0, 5000, 5001, 5002, 9999}) EXPECT_TRUE(Has(few, step)) << step;
+  const auto two = Decimate(points, 2);
+  EXPECT_TRUE(two.size() == 2 && Has(two, 0) && Has(two, 9999));
+}
+
+TEST(Decimate, CopesWithNothingFinite) {
+  std::vector<SeriesPoint> points = Wave(100);
+  for (SeriesPoint& each : points) each.value = std::numeric_limits<double>::quiet_NaN();
+  const auto kept = Decimate(points, 10);
+  EXPECT_LE(kept.size(), 10u);
+  EXPECT_TRUE(Has(kept, 0) && Has(kept, 99));
 }
 
 TEST(Decimate, CopesWithStepsFarApart) {
@@ -67,4 +97,4 @@ TEST(Decimate, CopesWithStepsFarApart) {
 }
 
 }  // namespace
-}  // namespace gyrostat::web
+}  // namespace gyrostat::store
