@@ -38,7 +38,7 @@ if(page_problem)
   file(CONFIGURE OUTPUT ${GYROSTAT_PAGE_DIR}/page.html.gz CONTENT "none")
   file(CONFIGURE OUTPUT ${GYROSTAT_PAGE_DIR}/page.csp CONTENT "none")
 else()
-  set(page_files api.js cards.js chart.js heat.js index.html main.js model.js scale.js style.css words.js)
+  set(page_files api.js cards.js chart.js early.js heat.js index.html main.js model.js scale.js style.css words.js)
   list(TRANSFORM page_files PREPEND ${page_source}/src/)
   add_custom_command(OUTPUT ${GYROSTAT_PAGE_DIR}/page.html.gz ${GYROSTAT_PAGE_DIR}/page.csp VERBATIM
     DEPENDS ${page_files} ${page_source}/build.mjs ${GYROSTAT_PAGE_DIR}/installed

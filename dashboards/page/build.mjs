@@ -10,12 +10,17 @@ const BYTES_MAX = 40 << 10;
 const [source, work] = process.argv.slice(2).map((each) => resolve(each));
 const {build} = createRequire(join(work, "package.json"))("esbuild");
 
-// Indentation in templates would be kept. Of uPlot's ways to draw a curve we use one, and no axis of dates, no
-// legend, no bands: what only they need is cut off at its entrance, and the bundler leaves out what nobody reaches.
+// Indentation in templates would be kept. Of uPlot's ways to draw a curve we use one, and no axis of dates, no legend, no
+// bands, no clouds of points (mode 2), no numbers as a country writes them (Intl takes 20 ms to wake): what only they
+// need is cut off at its entrance, and the bundler leaves out what nobody reaches.
 const UNUSED = /^\s*(\(paths\.(stepped|bars|spline)\b|uPlot\.(join|fmtDate|tzDate|addGap|clipGaps)\b).*$/gm;
 const CUT = [[/(function fmtDate\(.*\) \{)/, "$1 return () => '';"],
   [/(function genTimeStuffs\(.*\) \{)/, "$1 return [[], [], () => []];"],
-  [/(function (timeAxisStamps|timeAxisVals?|mkDate|timeSeriesVal|asinhAxisSplits)\(.*\) \{)/g, "$1 return () => [];"],
+  [/(function (timeAxis(Stamps|Vals?|Splits)|mkDate|timeSeriesVal|asinhAxisSplits|points)\(.*\) \{)/g,
+    "$1 return () => [];"],
+  [/(const (subs|engNames) = \{)[^]*?\n\};/g, "$1};"], [/(const localTz = ).*/, "$1'';"],
+  [/(const numFormatter = ).*/, "$1{format: String};"],
+  [/\bmode == 2\b/g, "false"], [/\bmode == 1\b/g, "true"],
   [/(function (initLegendRow|syncLegend|setLegendValues|(set|add|del)Band|(add|del)Series)\(.*\) \{)/g,
     "$1 return [null, null];"]];
 const leaner = (text) => CUT.reduce((each, [from, to]) => each.replace(from, to), text.replace(UNUSED, ""));
@@ -27,17 +32,18 @@ const lean = {name: "lean", setup(build) {
 }};
 
 const bundled = await build({
-  entryPoints: [join(source, "main.js")], bundle: true, minify: true, write: false, outdir: work, format: "iife",
-  target: "es2022", charset: "utf8", legalComments: "none", nodePaths: [join(work, "node_modules")],
-  logLevel: "warning", plugins: [lean],
+  entryPoints: ["main.js", "early.js"].map((each) => join(source, each)), bundle: true, minify: true, write: false,
+  outdir: work, format: "iife", target: "es2022", charset: "utf8", legalComments: "none",
+  nodePaths: [join(work, "node_modules")], logLevel: "warning", plugins: [lean],
 });
-const text = (ending) => bundled.outputFiles.find((each) => each.path.endsWith(ending)).text.trim();
+const text = (name) => bundled.outputFiles.find((each) => each.path.endsWith(name)).text.trim();
 // What would end the element early.
-const script = text(".js").replaceAll("</script", "<\\/script"), style = text(".css");
+const code = (name) => text(name).replaceAll("</script", "<\\/script");
+const early = code("early.js"), script = code("main.js"), style = text("main.css").replace(/(--[a-z-]+): /g, "$1:");
 const hash = (inside) => `'sha256-${createHash("sha256").update(inside).digest("base64")}'`;
 
 const page = readFileSync(join(source, "index.html"), "utf8")
-  .replace("STYLE", () => style).replace("SCRIPT", () => script);
+  .replace("EARLY", () => early).replace("STYLE", () => style).replace("SCRIPT", () => script);
 const packed = gzipSync(page, {level: 9});
 if (packed.length > BYTES_MAX) {
   console.error(`the page has ${packed.length} bytes packed, at most ${BYTES_MAX} are allowed`);
@@ -46,6 +52,6 @@ if (packed.length > BYTES_MAX) {
 console.log(`page.html.gz: ${packed.length} bytes of at most ${BYTES_MAX}`);
 writeFileSync(join(work, "page.html.gz"), packed);
 writeFileSync(join(work, "page.csp"), [
-  "default-src 'none'", `script-src ${hash(script)}`, `style-src ${hash(style)}`, "connect-src 'self'",
+  "default-src 'none'", `script-src ${hash(early)} ${hash(script)}`, `style-src ${hash(style)}`, "connect-src 'self'",
   "img-src data:", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'",
 ].join("; "));

@@ -304,6 +304,59 @@ def test_what_a_job_says_is_only_text(opened, daemon):
     page.complaints.clear()  # The browser notes the 400 that was meant.
 
 
+def test_the_first_picture_wants_two_answers_and_no_stream(browser, daemon, live):
+    page = browser.open("about:blank")
+    page.call("Network.setBlockedURLs", urls=["*/events*"])
+    page.call("Page.navigate", url=f"http://{daemon.http}/#{live}")
+    until(page, "/at step/.test(document.querySelector('#chart-loss output')?.textContent) && "
+                "document.querySelectorAll('.uplot').length === 3 && "
+                "Number(document.querySelector('#map-heads canvas')?.dataset.draws) > 0", "numbers, curves, heads")
+    assert int(fact(page, "Step")) > 0
+    asked = [each.partition("/api/")[2] for each in page.requests if each.startswith("http")][:3]
+    assert asked[0] == "" and asked[1] == f"runs/{live}/now" and asked[2].startswith(f"runs/{live}/series?"), asked
+    page.close()
+
+
+def test_a_name_that_is_none_asks_for_nothing_early(opened):
+    page = opened("a?b=1")
+    until(page, "/wanted 1 to 128/.test(document.querySelector('.banner')?.textContent)", "a bad name is refused")
+    assert [each for each in page.requests if "/now" in each or "a?b" in each.partition("#")[0]] == []
+    page.complaints.clear()  # The browser notes the 400 that was meant.
+
+
+def lacks(page, selector):
+    return page.js(f"[...document.querySelectorAll({json.dumps(selector + ' .lack')})].map((each) => "
+                   "[each.textContent, each.title])")
+
+
+def test_the_page_says_what_retention_and_sampling_left_out(browser, tmp_path):
+    """Of a short run old reports are reduced; of a long one of many heads not every report is read for a map."""
+    with Daemon(tmp_path, config="history: {full_reports: 64, heads_reports: 192}\n") as daemon:
+        for run, layers, heads, steps in (("reduced", 6, 8, 700), ("sampled", 65, 64, 2600)):
+            subprocess.run([BIN / "gyrostat-loadgen", "--address", daemon.grpc, "--run", run, "--layers", str(layers),
+                            "--heads", str(heads), "--steps", str(steps)], check=True, stdout=subprocess.DEVNULL,
+                           timeout=300)
+        wait_until(lambda: '"extremes"' in daemon.get("/api/runs/reduced/series?signal=loss")[1], "retention has run")
+        page = browser.open(f"http://{daemon.http}/#reduced")
+        ready_maps = "Number(document.querySelector('#map-hidden_ms canvas')?.dataset.draws) > 0"
+        until(page, ready_maps + " && document.querySelectorAll('#chart-loss .lack').length > 0", "the word")
+        ((word, why),) = lacks(page, "#chart-loss")
+        assert re.fullmatch(r"reduced to step \d+", word) and "smallest and largest" in why
+        until(page, "document.querySelectorAll('#map-hidden_ms .lack').length > 0", "the map's word")
+        assert lacks(page, "#map-hidden_ms")[0][0] == "reduced" and lacks(page, "#map-heads") == []
+        page.js("(() => { const slider = document.querySelector('.scrub input'); slider.value = 560;"
+                "slider.dispatchEvent(new Event('input', {bubbles: true})); })()")
+        until(page, "document.querySelectorAll('#map-heads .lack').length > 0", "the heads of an old step")
+        assert lacks(page, "#map-heads") == [["reduced", "retention keeps each layer's worst head and the worst heads "
+                                              "of all"]]
+        page.close()
+        page = browser.open(f"http://{daemon.http}/#sampled")
+        until(page, "[...document.querySelectorAll('#map-hidden_ms .lack')].some((each) => "
+                    "each.textContent === 'sampled' && /passed over/.test(each.title))", "the map is a sample")
+        assert page.complaints == []
+        page.close()
+
+
 def test_the_page_says_when_the_daemon_is_gone(browser, tmp_path):
     with Daemon(tmp_path) as daemon, Load(daemon, "short"):
         wait_until(lambda: ctl(daemon, "runs"), "the run is known")

@@ -28,10 +28,24 @@ async function get(where, query = {}) {
 export const runs = () => get("api/runs");
 export const run = (name) => get(path("runs", name));
 export const heat = async (name, query) => withValues(await get(path("runs", name, "heat"), query));
-export async function series(name, query) {
-  const got = await get(path("runs", name, "series"), query);
-  return {x: got.points.map((each) => each[0]), y: got.points.map((each) => real(each[1])), total: got.points_total};
+const curve = ({points, history}) =>
+  ({x: points.map((each) => each[0]), y: points.map((each) => real(each[1])), history});
+// Of several signals, in their order.
+export async function series(name, signals, query) {
+  return (await get(path("runs", name, "series"), {...query, signal: signals.join()})).series.map(curve);
 }
+
+// What early.js has asked for before all this was parsed: the runs, or [event, curves] of one. The first picture waits
+// for it for so long, then is drawn without.
+const WAIT_MS = 150, early = [];
+const whole = Promise.all(window.early.map(async (each, i) => { early[i] = await each; }));
+export const begin = () => Promise.race([new Promise((done) => setTimeout(done, WAIT_MS)), whole]);
+// Once, and of that run alone; of none: the runs.
+export function first(name) {
+  const [event, curves] = early.splice(0);
+  return event && event.run === name ? [heard(event), curves && curves.series.map(curve)] : [];
+}
+export const late = (name) => whole.then(() => first(name));
 
 // verdict: "approve" or "reject"; id: RUN/NUMBER.
 export async function settle(id, verdict, reason, author) {
@@ -39,6 +53,12 @@ export async function settle(id, verdict, reason, author) {
     method: "POST", headers: {"Content-Type": "application/json", "X-Gyrostat": "1"},
     body: JSON.stringify({reason, author}),
   }));
+}
+
+// An event, its arrays unpacked.
+function heard(event) {
+  for (const signal in event.arrays) event.arrays[signal] = withValues(event.arrays[signal]);
+  return event;
 }
 
 // base64 of little-endian float32 → {layers, heads, values}.
@@ -60,11 +80,7 @@ export function follow(name, hear, say) {
     if (document.hidden) return;
     source = new EventSource(path("runs", name, "events") + "?interval_ms=" + INTERVAL_MS);
     source.onopen = () => say("live");
-    source.onmessage = (message) => {
-      const event = JSON.parse(message.data);
-      for (const signal in event.arrays) event.arrays[signal] = withValues(event.arrays[signal]);
-      hear(event);
-    };
+    source.onmessage = (message) => hear(heard(JSON.parse(message.data)));
     source.addEventListener("gone", () => { stop(); say("the daemon no longer knows this run"); });
     source.onerror = () => {
       if (!source) return;

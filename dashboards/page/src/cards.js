@@ -2,10 +2,12 @@
 import {html} from "htm/preact";
 import {useState} from "preact/hooks";
 import {settle} from "./api.js";
-import {MARK, place, RANK, short, spell} from "./words.js";
+import {lacks, MARK, place, RANK, short, spell} from "./words.js";
 
 export const Tag = ({severity}) => html`<span class=${"tag " + severity}>${MARK[severity]} ${severity}</span>`;
 const Step = ({model, at}) => html`<button class="link" onClick=${() => model.setStep(at)}>${at}</button>`;
+
+export const Lacks = ({of}) => lacks(of).map(([word, why]) => html` <i class="lack" title=${why}>${word}</i>`);
 
 // Approve or reject, with a reason.
 function Verdict({id, done}) {

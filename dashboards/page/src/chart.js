@@ -2,7 +2,8 @@
 import {html} from "htm/preact";
 import {useEffect, useRef} from "preact/hooks";
 import uPlot from "uplot";
-import {MARK, place, short, SIGNALS, spell} from "./words.js";
+import {Lacks} from "./cards.js";
+import {MARK, painted, place, short, SIGNALS, spell} from "./words.js";
 
 const HEIGHT = 150;
 export const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -115,18 +116,22 @@ export function Chart({model, signal, theme}) {
   const box = useRef(), kept = useRef({});
   const {x, y} = model.curves[signal];
   useEffect(() => {
-    const watch = new ResizeObserver(() => box.current
-      && kept.current.u?.setSize({width: box.current.clientWidth, height: HEIGHT}));
+    const watch = new ResizeObserver(() => {  // Also as it begins, when the curve has its width already.
+      const width = box.current?.clientWidth, {u} = kept.current;
+      if (u && width && width !== u.width) u.setSize({width, height: HEIGHT});
+    });
     watch.observe(box.current);
     return () => { watch.disconnect(); kept.current.u?.destroy(); kept.current = {}; };
   }, [signal]);
   useEffect(() => {
-    const log = isLog(y), data = [x, y.map((each) => (Number.isFinite(each) && (!log || each > 0) ? each : null))];
-    if (kept.current.u && kept.current.log === log) kept.current.u.setData(data);
-    else {
+    const draw = () => {
+      if (!box.current) return;
+      const log = isLog(y), data = [x, y.map((each) => (Number.isFinite(each) && (!log || each > 0) ? each : null))];
+      if (kept.current.u && kept.current.log === log) return kept.current.u.setData(data);
       kept.current.u?.destroy();
       kept.current = {log, u: new uPlot(options(model, signal, log, box.current.clientWidth), data, box.current)};
-    }
+    };
+    if (kept.current.u) draw(); else painted.then(draw);
   }, [model.version, theme, model.view]);
   const {title, unit} = SIGNALS[signal], text = said(model, signal);
   const keys = (event) => {
@@ -140,6 +145,7 @@ export function Chart({model, signal, theme}) {
   };
   return html`<figure class="chart" id=${"chart-" + signal}>
     <figcaption><b>${title}</b> <span class="soft">${unit}${kept.current.log ? ", log scale" : ""}</span>
+      <${Lacks} of=${model.curves[signal]} />
       <output>${text}</output></figcaption>
     <div class="plot" ref=${box} tabindex="0" role="img" onKeyDown=${keys}
       onMouseLeave=${() => { model.hover = null; model.changed(); }}

@@ -1,6 +1,7 @@
 // Maps: layers × heads, layers × steps. One canvas pixel a cell, stretched by the browser; layer 0 is the bottom row.
 import {html} from "htm/preact";
 import {useEffect, useLayoutEffect, useMemo, useRef, useState} from "preact/hooks";
+import {Lacks} from "./cards.js";
 import {GRADIENT, isAbsent, range, scaleOf} from "./scale.js";
 import {short, SIGNALS} from "./words.js";
 
@@ -17,7 +18,8 @@ function Legend({scale, tau}) {
 }
 
 // cells: {width, height, value(x, y), say(x, y)}; boxes: cells to frame; line: a column to mark, as a share, or null.
-function Picture({id, signal, cells, version, rest, boxes = [], line = null, height, tau, xs, hovered}) {
+function Picture({id, signal, cells, version, rest, boxes = [], line = null, height, tau, xs, hovered,
+  of = {}}) {
   const canvas = useRef(), [at, setAt] = useState(null);
   const scale = useMemo(() => scaleOf(range(cells.all()), 16 * tau), [version]);
   useLayoutEffect(() => {
@@ -57,7 +59,8 @@ function Picture({id, signal, cells, version, rest, boxes = [], line = null, hei
   const part = (x, y) => ({left: 100 * x / cells.width + "%", width: 100 / cells.width + "%",
     bottom: 100 * y / cells.height + "%", height: 100 / cells.height + "%"});
   return html`<figure class="map" id=${id}>
-    <figcaption><b>${title}</b> <span class="soft">${unit}</span> <output>${text}</output></figcaption>
+    <figcaption><b>${title}</b> <span class="soft">${unit}</span><${Lacks} of=${of} />
+      <output>${text}</output></figcaption>
     <div class="frame">
       <div class="y"><span>${cells.height ? cells.height - 1 : ""}</span><span>layer</span><span>0</span></div>
       <div class="plot" tabindex="0" role="img" style=${{height: height + "px"}} onKeyDown=${keys}
@@ -78,19 +81,18 @@ function Picture({id, signal, cells, version, rest, boxes = [], line = null, hei
 export function HeadMap({model}) {
   const heads = model.shownHeads(), live = model.live, tau = live?.tau ?? 0;
   const width = heads?.heads ?? 0, height = heads?.layers ?? 0, values = heads?.values ?? [];
-  // The worst eight over tau, so that colour is not the only sign.
-  const over = useMemo(() => {
+  // Those over tau, worst first, so that colour is not the only sign; and the worst of all.
+  const [over, worst] = useMemo(() => {
     const found = [];
-    values.forEach((value, i) => { if (tau > 0 && value > tau) found.push([value, i]); });
-    return found.sort((a, b) => b[0] - a[0]);
+    let best = -1;
+    for (let i = 0; i < values.length; ++i) {
+      if (tau > 0 && values[i] > tau) found.push([values[i], i]);
+      if (!isAbsent(values[i]) && (best < 0 || values[i] > values[best])) best = i;
+    }
+    return [found.sort((a, b) => b[0] - a[0]), best];
   }, [heads, tau]);
   const step = model.step ?? live?.step;
   const say = (x, y) => `layer ${y}, head ${x}: ${number(values[y * width + x])}`;
-  const worst = useMemo(() => {
-    let best = -1;
-    values.forEach((value, i) => { if (!isAbsent(value) && (best < 0 || value > values[best])) best = i; });
-    return best;
-  }, [heads]);
   const rest = worst < 0 ? "" : `step ${step}: worst is ${say(worst % width, Math.floor(worst / width))}` +
     (over.length ? ` · ${over.length} over tau` : "");
   if (model.step !== null && !heads) {
@@ -99,7 +101,7 @@ export function HeadMap({model}) {
       xs=${["", why, ""]} cells=${{width: 0, height: 0, all: () => []}} />`;
   }
   return html`<${Picture} id="map-heads" signal="attn_logit_max" version=${heads} tau=${tau} rest=${rest}
-    height=${Math.max(120, Math.min(400, height * 12))} xs=${[0, "head", width ? width - 1 : ""]}
+    of=${heads ?? {}} height=${Math.max(120, Math.min(400, height * 12))} xs=${[0, "head", width ? width - 1 : ""]}
     boxes=${over.slice(0, 8).map(([, i]) => [i % width, Math.floor(i / width)])}
     cells=${{width, height, all: () => values, value: (x, y) => values[y * width + x], say}} />`;
 }
@@ -133,5 +135,5 @@ export function TimeMap({model, signal}) {
     version=${`${model.version} ${from} ${to}`}
     height=${Math.max(84, Math.min(220, rows * 6))} line=${line} hovered=${hovered}
     xs=${[short(Math.round(from)), "step", short(Math.round(to))]}
-    cells=${{width: rows ? PIXELS : 0, height: rows, all, value, say}} />`;
+    of=${map} cells=${{width: rows ? PIXELS : 0, height: rows, all, value, say}} />`;
 }

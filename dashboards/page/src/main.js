@@ -27,7 +27,7 @@ function Help({box}) {
 }
 
 function Runs() {
-  const [got, setGot] = useState(null), [error, setError] = useState(null);
+  const [got, setGot] = useState(() => api.first()[0]), [error, setError] = useState(null);
   useEffect(() => {
     const ask = () => !document.hidden
       && api.runs().then((each) => { setGot(each); setError(null); }, (each) => setError(each.message));
@@ -160,4 +160,4 @@ function App() {
     <${Help} box=${help} />`;
 }
 
-render(html`<${App} />`, document.getElementById("page"));
+api.begin().then(() => render(html`<${App} />`, document.getElementById("page")));

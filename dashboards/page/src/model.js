@@ -1,10 +1,12 @@
 // One run as the page knows it: history from the API, the rest from events. Bounded: curves and maps are thinned out as
 // they grow. Tells `changed` after each change; `version` counts changes of curves and maps.
 import * as api from "./api.js";
-import {real} from "./words.js";
+import {painted, real} from "./words.js";
 
 export const CURVES = ["loss", "grad_norm", "learning_rate"], MAPS = ["hidden_ms", "layer_grad_norm"];
 const POINTS = 1200, POINTS_MAX = 4 * POINTS, COLUMNS = 240, COLUMNS_MAX = 4 * COLUMNS, CATCH_UP_MS = 2000;
+
+const none = () => CURVES.map(() => ({x: [], y: []}));
 
 // Values by layer over steps, as columns in order of steps.
 class Columns {
@@ -43,12 +45,26 @@ export class Model {
     Object.assign(this, {name, changed, view: null, live: null, status: "connecting", error: null, version: 0,
       step: null, hover: null, span: 0, zoom: null, heads: null, headsAt: null, known: 0});
     this.clear();
-    this.end = api.follow(name, (event) => this.hear(event), (status) => { this.status = status; changed(); });
-    this.timer = setInterval(() => this.catchUp(), CATCH_UP_MS);
-    this.load();
-    this.look();
+    const [event, curves] = api.first(name), follow = () => {
+      if (this.closed) return;
+      this.end = api.follow(name, (event) => this.hear(event), (status) => { this.status = status; changed(); });
+      this.timer = setInterval(() => this.catchUp(), CATCH_UP_MS);
+      this.look();
+      this.load(curves);
+    };
+    if (curves) CURVES.forEach((signal, i) => { this.curves[signal] = curves[i]; });
+    this.know();
+    if (event) this.put(event);
+    if (event && !document.hidden) painted.then(follow); else follow();
+    if (!event) api.late(name).then(([event]) => event && !this.live && !this.closed && this.hear(event));
   }
-  close() { this.end(); clearInterval(this.timer); clearTimeout(this.looking); clearTimeout(this.fetching); }
+  close() {
+    this.closed = true;
+    this.end?.();
+    clearInterval(this.timer);
+    clearTimeout(this.looking);
+    clearTimeout(this.fetching);
+  }
   clear() {
     this.curves = Object.fromEntries(CURVES.map((each) => [each, {x: [], y: []}]));
     this.maps = Object.fromEntries(MAPS.map((each) => [each, new Columns()]));
@@ -65,36 +81,42 @@ export class Model {
   }
 
   // Everything again: at the start, after a jump back, when the window has changed or a curve has grown long.
-  async load() {
+  // `curves`: where they are known already.
+  async load(curves) {
     const ticket = this.ticket = {}, [from, to] = this.zoom ?? [];
-    const fine = await Promise.all(CURVES.map((signal) => api.series(this.name, {signal, from, to, points: POINTS})
-      .catch(() => ({x: [], y: []}))));
+    const fine = curves ?? await api.series(this.name, CURVES, {from, to, points: POINTS}).catch(none);
     const begin = from ?? fine[0].x[0];
     const maps = await Promise.all(MAPS.map((signal) => api.heat(this.name, {signal, from: begin, to, columns: COLUMNS})
       .catch(() => null)));
     if (ticket !== this.ticket) return;
     const live = this.maps;
     this.clear();
-    CURVES.forEach((signal, i) => { this.curves[signal] = {x: fine[i].x, y: fine[i].y}; });
+    CURVES.forEach((signal, i) => { this.curves[signal] = fine[i]; });
     MAPS.forEach((signal, i) => {
       const got = maps[i], last = got?.steps?.at(-1) ?? -Infinity;
+      Object.assign(this.maps[signal], {sampled: got?.sampled, resolution: got?.resolution});
       got?.steps?.forEach((step, at) =>
         this.maps[signal].push(step, got.values.subarray(at * got.layers, (at + 1) * got.layers)));
       live[signal].steps.forEach((step, at) => {
         if (step > last && this.inZoom(step)) this.maps[signal].push(step, live[signal].columns[at]);
       });
     });
-    this.known = Math.max(...CURVES.map((signal) => this.curves[signal].x.at(-1) ?? 0));
+    if (!curves) this.know();
     this.bump();
   }
+  know() { this.known = Math.max(...CURVES.map((signal) => this.curves[signal].x.at(-1) ?? 0)); }
   inZoom(step) { return !this.zoom || (step >= this.zoom[0] && step <= this.zoom[1]); }
   bump() { ++this.version; this.changed(); }
 
   hear(event) {
     const before = this.live;
-    this.live = event;
     if (event.revision !== this.view?.revision) this.lookSoon();
     if (before && (event.step < before.step || event.attempt !== before.attempt)) this.load();
+    this.put(event);
+    this.bump();
+  }
+  put(event) {
+    this.live = event;
     this.heads = event.arrays.attn_logit_max ?? null;
     if (this.inZoom(event.step)) {
       for (const signal of CURVES) {
@@ -107,7 +129,6 @@ export class Model {
       for (const signal of MAPS)
         if (event.arrays[signal]) this.maps[signal].push(event.step, event.arrays[signal].values);
     }
-    this.bump();
   }
   lookSoon() {
     clearTimeout(this.looking);
@@ -120,16 +141,16 @@ export class Model {
     if (document.hidden || this.zoom || this.busy || !to || to <= this.known) return;
     this.busy = true;
     const from = this.known + 1, ticket = this.ticket;
-    await Promise.all(CURVES.map(async (signal) => {
-      const got = await api.series(this.name, {signal, from, points: 400}).catch(() => null);
-      const {x, y} = this.curves[signal];
-      if (!got?.x.length || ticket !== this.ticket) return;
+    const all = await api.series(this.name, CURVES, {from, points: 400}).catch(() => []);
+    if (ticket === this.ticket) all.forEach((got, i) => {
+      const signal = CURVES[i], {x, y, history} = this.curves[signal];
+      if (!got.x.length) return;
       const keep = x.findIndex((step) => step >= from), after = x.findIndex((step) => step > got.x.at(-1));
       const head = keep < 0 ? x.length : keep, tail = after < 0 ? x.length : after;
-      this.curves[signal] = {x: [...x.slice(0, head), ...got.x, ...x.slice(tail)],
+      this.curves[signal] = {history, x: [...x.slice(0, head), ...got.x, ...x.slice(tail)],
         y: [...y.slice(0, head), ...got.y, ...y.slice(tail)]};
       this.known = Math.max(this.known, got.x.at(-1));
-    }));
+    });
     this.busy = false;
     this.bump();
   }

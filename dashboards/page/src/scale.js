@@ -20,11 +20,12 @@ export const isAbsent = (value) => value < ABSENT_BELOW && value > -Infinity;
 // The range of the finite values; null where there is none.
 export function range(values) {
   let low = Infinity, high = -Infinity;
-  for (const value of values)
-    if (value - value === 0 && value > ABSENT_BELOW) {
-      if (value < low) low = value;
-      if (value > high) high = value;
-    }
+  for (let i = 0; i < values.length; ++i) {
+    const value = values[i];
+    if (value - value !== 0 || value <= ABSENT_BELOW) continue;
+    if (value < low) low = value;
+    if (value > high) high = value;
+  }
   return low <= high ? [low, high] : null;
 }
 

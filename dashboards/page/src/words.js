@@ -2,6 +2,13 @@
 
 const NONFINITE = {NaN: NaN, Infinity: Infinity, "-Infinity": -Infinity};
 
+// Kept when the browser has shown a first picture, or will not (nobody looks). What can wait, waits for it: the browser
+// shows nothing while scripts run.
+export const painted = new Promise((done) => {
+  new PerformanceObserver(done).observe({type: "paint", buffered: true});
+  setTimeout(done, 400);
+});
+
 // What JSON says for a number: null stays null, the three strings become what they name.
 export const real = (value) => (typeof value === "string" ? NONFINITE[value] ?? NaN : value);
 
@@ -33,6 +40,19 @@ export const place = (of) => ["layer", "head", "rank"]
   .filter((each) => of[each] !== null && of[each] !== undefined).map((each) => `${each} ${of[each]}`).join(", ");
 
 export const spell = (token) => (token ?? "").replaceAll("_", " ");
+
+// What a picture of the past does not show, as [word, why] each. `history` is a curve's, which has no heads to lose.
+const KEPT = {heads: "each layer's worst head and the worst heads of all", extremes: "each smallest and largest value"};
+export function lacks({sampled, resolution, history = {}}) {
+  const {reduced = [], reports_dropped: gone, chunks_damaged: damaged} = history;
+  const why = (each) => "retention keeps " + each;
+  return [sampled && ["sampled", "so many reports that some were passed over, with any peak in them"],
+    KEPT[resolution] && ["reduced", why(KEPT[resolution])],
+    ...reduced.filter((each) => each.resolution === "extremes").map(({from_step: from, to_step: to}) =>
+      [`reduced to step ${to}`, why(`${KEPT.extremes} from step ${from} on`)]),
+    gone && [`${gone} reports dropped`, why("no older ones")],
+    damaged && [`${damaged} blocks damaged`, "the daemon's log says which"]].filter(Boolean);
+}
 
 export const SIGNALS = {
   loss: {title: "Loss", unit: "nats per token"},
