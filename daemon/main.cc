@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "config/config.h"
+#include "notify/trial.h"
 #include "service/file_watch.h"
 #include "service/flags.h"
 #include "service/own_metrics.h"
@@ -104,6 +105,21 @@ int Serve(const Flags& flags, const config::Config& config, FileWatch watch, con
   }
 }
 
+// One line for each webhook. Done only if every one took its message.
+int TestNotify(const config::Config& config) {
+  if (config.notify.webhooks.empty()) {
+    std::cerr << "gyrostatd: the configuration has no notify.webhooks\n";
+    return kExitRefused;
+  }
+  int code = kExitDone;
+  for (const notify::Trial& each :
+       notify::TryWebhooks(config.notify, "gyrostatd/" GYROSTAT_VERSION, base::SystemClock())) {
+    std::cout << each.webhook << ": " << (each.result.taken() ? "taken" : "not taken: " + each.result.error) << "\n";
+    if (!each.result.taken()) code = kExitRefused;
+  }
+  return code;
+}
+
 int Main(const std::vector<std::string>& args) {
   OpenStandardStreams();
   const ParsedFlags parsed = ParseFlags(args, GYROSTAT_VERSION);
@@ -125,6 +141,7 @@ int Main(const std::vector<std::string>& args) {
     std::cout << (flags.config_file.empty() ? "the default configuration" : flags.config_file) << ": valid\n";
     return kExitDone;
   }
+  if (flags.task == Task::kTestNotify) return TestNotify(*config);
   KeepHeap();
   const sigset_t signals = BlockSignals();
   return Serve(flags, *config, std::move(watch), signals);

@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "config/keys.h"
+#include "config/notify_keys.h"
 #include "config/suggest.h"
 #include "config/yaml_reader.h"
 
@@ -30,6 +31,7 @@ std::string Seen(const Entry& entry) {
   switch (entry.kind) {
     case Entry::Kind::kNull: return "no value";
     case Entry::Kind::kMap: return "a map";
+    case Entry::Kind::kMapList: return "a list of maps";
     case Entry::Kind::kScalar: break;
     case Entry::Kind::kList: {
       std::string items;
@@ -40,6 +42,19 @@ std::string Seen(const Entry& entry) {
   }
   return "'" + entry.text.substr(0, kSeenBytesMax) + (entry.text.size() > kSeenBytesMax ? "…" : "") + "'";
 }
+
+// The name under which keys know a path: without the numbers of maps in lists.
+std::string NameOf(const std::string& path) {
+  std::string name;
+  for (size_t i = 0; i < path.size(); ++i)
+    if (i == 0 || path[i - 1] != '[') name += path[i];
+    else if (i = path.find(']', i); i == std::string::npos) return path;
+    else name += ']';
+  return name;
+}
+
+// Of one that stands for every item of a list.
+bool IsItem(const std::string& name) { return name.size() > 2 && name.compare(name.size() - 2, 2, "[]") == 0; }
 
 // Why `entry` is no value of `key`.
 std::string WhyRefused(const Key& key, const Entry& entry) {
@@ -66,6 +81,7 @@ class Loader {
     for (const Entry& entry : content.entries) Take(entry);
     for (const Order& order : Orders())
       if (!order.holds(config_)) ComplainOf(order);
+    for (const Fault& fault : NotifyFaults(config_)) Complain(lines_[fault.path], fault.path, fault.text);
     if (complaints_.empty()) return config_;
     const size_t untold = complaints_.size() - std::min(complaints_.size(), kToldMax);
     std::stable_sort(complaints_.begin(), complaints_.end(),
@@ -89,15 +105,17 @@ class Loader {
     const auto [first, is_new] = lines_.emplace(entry.path, entry.line);
     if (!is_new)
       return Complain(entry.line, entry.path, "given twice, first on line " + std::to_string(first->second));
-    if (const auto found = keys_.find(entry.path); found != keys_.end()) return TakeValue(*found->second, entry);
-    if (sections_.count(entry.path) > 0) {
+    const std::string name = NameOf(entry.path);
+    if (const auto found = keys_.find(name); found != keys_.end()) return TakeValue(*found->second, entry);
+    if (sections_.count(name) > 0) {
+      if (IsItem(name)) return keys_[name.substr(0, name.size() - 2)]->add(&config_);
       if (entry.kind != Entry::Kind::kMap && entry.kind != Entry::Kind::kNull)
         Complain(entry.line, entry.path, "saw " + Seen(entry) + ", accepted is a map of " + Children(entry.path));
       return;
     }
     // Of an unknown section only its name is a mistake, not all that is in it.
-    const std::string parent = Parent(entry.path);
-    if (!parent.empty() && sections_.count(parent) == 0) return;
+    const std::string parent = Parent(name);
+    if (IsItem(name) || (!parent.empty() && sections_.count(parent) == 0)) return;
     // The search is worth its time only for what is told.
     const std::string meant = complaints_.size() < kToldMax ? Nearest(entry.path, names_) : "";
     const std::string where = parent.empty() ? "a file" : parent;
@@ -107,7 +125,7 @@ class Loader {
   }
 
   void TakeValue(const Key& key, const Entry& entry) {
-    if (!key.set(entry, &config_)) Complain(entry.line, key.name, WhyRefused(key, entry));
+    if (!key.set(entry, &config_)) Complain(entry.line, entry.path, WhyRefused(key, entry));
   }
 
   void ComplainOf(const Order& order) {
@@ -128,7 +146,7 @@ class Loader {
     std::set<std::string> children;
     const std::string prefix = section.empty() ? "" : section + ".";
     for (const std::string& name : names_)
-      if (name.rfind(prefix, 0) == 0)
+      if (name.rfind(prefix, 0) == 0 && name.find("[]", prefix.size()) == std::string::npos)
         children.insert(name.substr(prefix.size(), name.find('.', prefix.size()) - prefix.size()));
     std::string text;
     for (const std::string& child : children) text += (text.empty() ? "" : ", ") + child;
@@ -144,16 +162,17 @@ class Loader {
   std::vector<Complaint> complaints_;
 };
 
-// `text` as comment lines of at most 100 columns.
-std::string Comment(const std::string& indent, const std::string& text) {
-  std::string lines, line = indent + "#";
+// `text` as comment lines of at most 100 columns, each with `indent` and, in the comment, `inner` before it.
+std::string Comment(const std::string& indent, const std::string& text, const std::string& inner = "") {
+  const std::string begin = indent + "#" + inner;
+  std::string lines, line = begin;
   size_t at = 0;
   while (at < text.size()) {
     size_t end = text.find(' ', at);
     if (end == std::string::npos) end = text.size();
     if (line.size() + 1 + (end - at) > 100) {
       lines += line + "\n";
-      line = indent + "#";
+      line = begin;
     }
     line += " " + text.substr(at, end - at);
     at = end + 1;
@@ -164,6 +183,14 @@ std::string Comment(const std::string& indent, const std::string& text) {
 std::string CapitalLetter(std::string text) {
   if (!text.empty() && text[0] >= 'a' && text[0] <= 'z') text[0] = static_cast<char>(text[0] - 'a' + 'A');
   return text;
+}
+
+// A key of a list's items: no line of the file can be its default where the list is empty.
+std::string ItemComment(const Key& key, const std::string& indent, const std::string& shown) {
+  const std::string name = key.name.substr(key.name.rfind('.') + 1);
+  const std::string inner = "       ";
+  return Comment(indent, name + ": " + shown, "  ") + Comment(indent, key.description, inner) +
+         Comment(indent, CapitalLetter(key.accepted) + (key.change == Change::kReload ? ". (reload)" : "."), inner);
 }
 
 // The whole file, or why not. Only regular files: a pipe could have no end.
@@ -219,8 +246,15 @@ std::string DefaultYaml() {
       "# Keys marked (reload) change while the daemon runs, when the file changes or on SIGHUP; a file\n"
       "# with a mistake changes nothing. `gyrostatd --check --config FILE` says all that is wrong.\n";
   const Config defaults;
+  Config items;  // With one item in each list of maps: what an item's keys are by default.
+  for (const Key& key : Keys())
+    if (key.add) key.add(&items);
   std::vector<std::string> open;  // Sections that we are in.
   for (const Key& key : Keys()) {
+    if (key.name.find("[]") != std::string::npos) {
+      yaml += ItemComment(key, std::string(2 * open.size(), ' '), key.show(items));
+      continue;
+    }
     std::vector<std::string> parts;
     for (size_t at = 0; at <= key.name.size();) {
       const size_t dot = std::min(key.name.find('.', at), key.name.size());

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "base/log.h"
 #include "engine/engine.h"
+#include "notify/webhook.h"
 #include "rpc/server.h"
 #include "store/store.h"
 #include "telemetry/metrics.h"
@@ -29,6 +30,7 @@ struct Config {
   rpc::ServerOptions rpc;
   telemetry::MetricsOptions telemetry;
   telemetry::RemoteWriteOptions remote_write;
+  notify::NotifyOptions notify;
   web::ServerOptions web;
 };
 

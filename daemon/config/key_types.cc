@@ -34,4 +34,8 @@ std::string Quoted(std::string_view text) {
   return quoted + "\"";
 }
 
+std::string PathProblem(const std::string& text) {
+  return text.find('\0') == std::string::npos && text.size() < 4096 ? "" : "saw no path";
+}
+
 }  // namespace gyrostat::config

@@ -23,6 +23,7 @@ std::optional<int64_t> ReadInteger(std::string_view text);
 std::optional<double> ReadNumber(std::string_view text);
 std::string ShowNumber(double value);  // The shortest decimal that reads back the same.
 std::string Quoted(std::string_view text);
+std::string PathProblem(const std::string& text);  // Empty: it can be a path, or is empty.
 
 template <class Get>
 Key IntegerKey(const char* name, const char* description, int64_t min, int64_t max, Get get, Change change) {

@@ -3,7 +3,9 @@
 #include "base/endpoint.h"
 #include "config/detect_keys.h"
 #include "config/key_types.h"
+#include "config/notify_keys.h"
 #include "config/run_keys.h"
+#include "post/http_post.h"
 #include "rpc/listen_address.h"
 
 namespace gyrostat::config {
@@ -18,10 +20,6 @@ std::string GrpcAddressProblem(const std::string& text) {
 std::string HttpAddressProblem(const std::string& text) {
   std::string error;
   return base::ParseLoopbackEndpoint(text, &error) ? "" : error;
-}
-
-std::string PathProblem(const std::string& text) {
-  return text.find('\0') == std::string::npos && text.size() < 4096 ? "" : "saw no path";
 }
 
 void AppendFrontKeys(std::vector<Key>* keys) {
@@ -138,7 +136,7 @@ void AppendRemoteWriteKeys(std::vector<Key>* keys) {
   };
   text("remote_write.url",
        "Where every value goes by Prometheus's remote write, such as http://HOST:8428/api/v1/write. Empty: nowhere.",
-       "a URL of http or https without credentials", telemetry::UrlProblem,
+       "a URL of http or https without credentials", post::UrlProblem,
        [](auto& c) -> auto& { return c.remote_write.endpoint.url; });
   text("remote_write.token_file", "File with a bearer token; it is read for each request. Empty: none.", "a file",
        PathProblem, [](auto& c) -> auto& { return c.remote_write.endpoint.token_file; });
@@ -191,6 +189,7 @@ std::vector<Key> MakeKeys() {
   AppendRpcKeys(&keys);
   AppendTelemetryKeys(&keys);
   AppendRemoteWriteKeys(&keys);
+  AppendNotifyKeys(&keys);
   AppendWebKeys(&keys);
   return keys;
 }

@@ -22,6 +22,8 @@ struct Key {
   std::function<std::string(const Config&)> show;  // As YAML would have it.
   // Text of its own about a value that was refused; empty: "saw …, accepted: …".
   std::function<std::string(const Entry&)> explain;
+  // Of a list of maps: begins another item. The keys NAME[].x are then about the last one.
+  std::function<void(Config*)> add = nullptr;
 };
 
 // A rule between two keys: `name` must not be above `limit`.

@@ -15,6 +15,8 @@ namespace {
 constexpr size_t kDepthMax = 8;
 // A file with that many is not a configuration. Keeps the answer to hostile input short.
 constexpr size_t kComplaintsMax = 50;
+constexpr size_t kMapsMax = 64;  // In one list.
+constexpr char kMixed[] = "a list may hold plain values or maps, not both";
 
 // Follows the parser's events and keeps the path.
 class Flattener final : public YAML::EventHandler {
@@ -51,7 +53,8 @@ class Flattener final : public YAML::EventHandler {
     std::string path;                // Of the map or list itself.
     std::optional<std::string> key;  // Of a map: the key whose value comes next,
     int key_line = 0;                // and where it stands.
-    size_t entry = 0;                // Of a list: its place in `entries`.
+    size_t entry = 0;                // Of a list: its place in `entries`,
+    size_t maps = 0;                 // and how many maps it holds so far.
   };
 
   void Complain(const YAML::Mark& mark, std::string text) {
@@ -80,6 +83,7 @@ class Flattener final : public YAML::EventHandler {
     Frame& frame = frames_.back();
     if (frame.kind == Frame::Kind::kIgnored) return;
     if (frame.kind == Frame::Kind::kList) {
+      if (frame.maps > 0) return Complain(mark, kMixed);
       content_->entries[frame.entry].items.push_back(value);
     } else if (!Begin(kind, value)) {
       frame.key = value;
@@ -103,13 +107,30 @@ class Flattener final : public YAML::EventHandler {
         Complain(mark, "nested deeper than any key");
       }
     } else if (frames_.back().kind == Frame::Kind::kList) {
-      Complain(mark, "a list may hold plain values only");
+      if (kind == Frame::Kind::kMap) return OpenMapOfList(mark);
+      Complain(mark, "a list may hold plain values or maps, no lists");
+    }
+    Push(Frame::Kind::kIgnored);
+  }
+
+  void OpenMapOfList(const YAML::Mark& mark) {
+    Frame& list = frames_.back();
+    Entry& entry = content_->entries[list.entry];
+    if (!entry.items.empty()) {
+      Complain(mark, kMixed);
+    } else if (list.maps < kMapsMax && frames_.size() < kDepthMax) {
+      entry.kind = Entry::Kind::kMapList;
+      content_->entries.push_back(
+          {list.path + "[" + std::to_string(list.maps++) + "]", mark.line + 1, Entry::Kind::kMap, "", {}});
+      return Push(Frame::Kind::kMap, content_->entries.back().path);
+    } else {
+      Complain(mark, "more maps in a list, or deeper ones, than any key takes");
     }
     Push(Frame::Kind::kIgnored);
   }
 
   void Push(Frame::Kind kind, const std::string& path = "", size_t entry = 0) {
-    frames_.push_back({kind, path, std::nullopt, 0, entry});
+    frames_.push_back({kind, path, std::nullopt, 0, entry, 0});
   }
 
   void Close() {

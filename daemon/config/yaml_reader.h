@@ -1,7 +1,7 @@
 // YAML text → a flat list of what it says, with line numbers. yaml_reader.cc is the only file that knows yaml-cpp.
 //
-// A configuration needs maps, plain values and lists of plain values. Anchors, aliases, other documents and deeper
-// nesting are refused, so that a small file cannot become a large one.
+// A configuration needs maps, plain values, and lists of either. Anchors, aliases, other documents and deeper nesting
+// are refused, so that a small file cannot become a large one.
 #pragma once
 
 #include <string>
@@ -11,12 +11,12 @@
 namespace gyrostat::config {
 
 struct Entry {
-  enum class Kind { kScalar, kList, kMap, kNull };
-  std::string path;  // Keys joined by dots: "policy.qk_clip.tau".
+  enum class Kind { kScalar, kList, kMap, kNull, kMapList };
+  std::string path;  // Keys joined by dots: "policy.qk_clip.tau". Maps in a list are numbered: "webhooks[0].url".
   int line = 0;      // From 1.
   Kind kind = Kind::kScalar;
   std::string text;                // Of a scalar.
-  std::vector<std::string> items;  // Of a list.
+  std::vector<std::string> items;  // Of a list of plain values.
 };
 
 struct Complaint {

@@ -19,6 +19,7 @@ constexpr char kExamples[] =
     "  gyrostatd                                   defaults: gRPC on 127.0.0.1:7431, HTTP on 127.0.0.1:7432\n"
     "  gyrostatd --print-default-config > g.yaml   every key with its default and what it means\n"
     "  gyrostatd --check --config g.yaml           say all that is wrong with a file\n"
+    "  gyrostatd --test-notify --config g.yaml     post a test message to each webhook\n"
     "  gyrostatd --config g.yaml                   SIGHUP, or a change of the file, reloads policy and thresholds\n"
     "\n"
     "Once it serves it prints one line: gyrostatd ready grpc=HOST:PORT http=HOST:PORT; the same stands in\n"
@@ -28,7 +29,7 @@ constexpr char kExamples[] =
 
 ParsedFlags ParseFlags(const std::vector<std::string>& args, const std::string& version) {
   Flags flags;
-  bool check = false, list_metrics = false, print_default_config = false;
+  bool check = false, list_metrics = false, print_default_config = false, test_notify = false;
   CLI::App app(kAbout, "gyrostatd");
   app.footer(kExamples);
   app.set_version_flag("--version", "gyrostatd " + version, "Print the version and exit");
@@ -41,7 +42,8 @@ ParsedFlags ParseFlags(const std::vector<std::string>& args, const std::string& 
   CLI::Option* const tasks[] = {
       app.add_flag("--check", check, "Check the configuration and exit"),
       app.add_flag("--list-metrics", list_metrics, "List every metric (name, type, labels, help) and exit"),
-      app.add_flag("--print-default-config", print_default_config, "Print every key with its default and exit")};
+      app.add_flag("--print-default-config", print_default_config, "Print every key with its default and exit"),
+      app.add_flag("--test-notify", test_notify, "Post a test message to each webhook of the configuration and exit")};
   for (CLI::Option* const one : tasks)
     for (CLI::Option* const other : tasks)
       if (one != other) one->excludes(other);
@@ -59,6 +61,7 @@ ParsedFlags ParseFlags(const std::vector<std::string>& args, const std::string& 
   }
   if (check) flags.task = Task::kCheck;
   if (list_metrics) flags.task = Task::kListMetrics;
+  if (test_notify) flags.task = Task::kTestNotify;
   if (print_default_config) flags.task = Task::kPrintDefaultConfig;
   parsed.flags = flags;
   return parsed;

@@ -12,7 +12,7 @@ namespace gyrostat::service {
 
 inline constexpr int kExitDone = 0, kExitRefused = 1, kExitUsage = 2;
 
-enum class Task { kServe, kCheck, kListMetrics, kPrintDefaultConfig };
+enum class Task { kServe, kCheck, kListMetrics, kPrintDefaultConfig, kTestNotify };
 
 struct Flags {
   Task task = Task::kServe;

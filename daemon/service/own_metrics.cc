@@ -126,6 +126,18 @@ void AppendRemote(const telemetry::RemoteProbe& p, Metrics* out) {
   out->push_back({"gyrostat_telemetry_remote_failing", "1 while the endpoint takes nothing.", &p.failing, {}});
 }
 
+void AppendNotify(const notify::Probe& p, Metrics* out) {
+  out->push_back({"gyrostat_notify_posts_total", "Messages that a webhook took.", &p.posts_total, {}});
+  out->push_back({"gyrostat_notify_failures_total",
+                  "Requests to a webhook without a success, the same message again included.", &p.failures_total, {}});
+  out->push_back({"gyrostat_notify_rejected_total", "Messages given up because the webhook refuses them.",
+                  &p.rejected_total, {}});
+  out->push_back({"gyrostat_notify_dropped_total", "Notices dropped because the queue of a webhook was full.",
+                  &p.dropped_total, {}});
+  out->push_back({"gyrostat_notify_queue_notices", "Notices that wait for a webhook.", &p.queue_notices, {}});
+  out->push_back({"gyrostat_notify_webhooks_failing", "Webhooks whose last request failed.", &p.webhooks_failing, {}});
+}
+
 }  // namespace
 
 Metrics OwnMetrics(const Probes& probes) {
@@ -135,6 +147,7 @@ Metrics OwnMetrics(const Probes& probes) {
   AppendStore(probes.store, &metrics);
   AppendOutside(probes, &metrics);
   AppendRemote(probes.remote, &metrics);
+  AppendNotify(probes.notify, &metrics);
   return metrics;
 }
 
@@ -145,8 +158,9 @@ std::string ListAllMetrics() {
   const telemetry::Probe telemetry;
   const web::Probe web;
   const telemetry::RemoteProbe remote;
+  const notify::Probe notify;
   const Probe service;
-  return telemetry::ListMetrics(OwnMetrics({engine, rpc, store, telemetry, web, remote, service}));
+  return telemetry::ListMetrics(OwnMetrics({engine, rpc, store, telemetry, web, remote, notify, service}));
 }
 
 }  // namespace gyrostat::service

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/probe.h"
+#include "notify/probe.h"
 #include "rpc/probe.h"
 #include "service/probe.h"
 #include "store/probe.h"
@@ -21,6 +22,7 @@ struct Probes {
   const telemetry::Probe& telemetry;
   const web::Probe& web;
   const telemetry::RemoteProbe& remote;
+  const notify::Probe& notify;
   const Probe& service;
 };
 

@@ -13,6 +13,8 @@
 #include "base/mutex.h"
 #include "detect/catalog.h"
 #include "engine/engine.h"
+#include "notify/notifier.h"
+#include "notify/tap.h"
 #include "rpc/server.h"
 #include "rpc/stream_table.h"
 #include "service/front_page.h"
@@ -74,11 +76,13 @@ struct Service::Impl {
         clock(k),
         started_unix_ms(k->UnixMs()),
         store(std::move(s)),
-        engine(c.engine, store.get(), &streams, k),
+        notifier(c.notify, NotifySources(), &notify_probe, k),
+        tap(store.get(), [this](notify::Change change) { notifier.Tell(std::move(change)); }),
+        engine(c.engine, &tap, &streams, k),
         metrics(c.telemetry,
                 {[this] { return engine.Runs(); }, Detectors(),
                  OwnMetrics({engine.probe(), streams.probe(), store->probe(), telemetry_probe, web_probe, remote_probe,
-                             probe}),
+                             notify_probe, probe}),
                  version},
                 &telemetry_probe, k),
         rpc(WithVersion(c.rpc, version), &engine, store.get(), &streams, k, [this] { return Status(); }),
@@ -155,6 +159,7 @@ struct Service::Impl {
     http = std::move(*server);
     endpoints.http = http->endpoint().ToString();
     if (const absl::Status restored = engine.Restore(store.get()); !restored.ok()) return restored;
+    StartNotifier();
     engine.Start();
     if (const absl::Status sending = StartRemoteWrite(); !sending.ok()) return sending;
     absl::StatusOr<std::string> grpc = rpc.Start();
@@ -163,6 +168,29 @@ struct Service::Impl {
     if (const absl::Status written = WriteEndpoints(config.data_dir, endpoints); !written.ok()) return written;
     readiness.Set("");
     return absl::OkStatus();
+  }
+
+  notify::Sources NotifySources() {
+    return {store.get(), [this] { return engine.Runs(); },
+            [this](const std::string& name) {
+              return notify_file ? notify_file->Load(name) : absl::StatusOr<std::string>("");
+            },
+            [this](const std::string& name, const std::string& bytes) {
+              return notify_file ? notify_file->Save(name, bytes) : absl::OkStatus();
+            },
+            "gyrostatd/" + version};
+  }
+
+  // Also without webhooks: what happened before there is one is then no news to it. No reason not to watch.
+  void StartNotifier() {
+    auto opened = store::CursorFile::Open(config.data_dir + "/notify.db");
+    if (opened.ok()) {
+      notify_file = *std::move(opened);
+    } else {
+      base::LogError("what was told to webhooks is not remembered: its file cannot be used",
+                     {{"reason", std::string(opened.status().message())}});
+    }
+    notifier.Start();
   }
 
   absl::Status StartRemoteWrite() {
@@ -189,7 +217,9 @@ struct Service::Impl {
     rpc.SetServing(false);
     rpc.Stop(kStreamDrain);
     engine.Stop();
+    notifier.BeginStop();  // Their times of grace run together.
     if (remote_write) remote_write->Stop();
+    notifier.Stop();
     store->Stop();
     if (http) http->Stop();
     events.Stop();
@@ -204,10 +234,14 @@ struct Service::Impl {
   Probe probe;
   telemetry::Probe telemetry_probe;
   telemetry::RemoteProbe remote_probe;
+  notify::Probe notify_probe;
   web::Probe web_probe;
   Endpoints endpoints;
   const std::unique_ptr<store::Store> store;
   rpc::StreamTable streams;
+  std::unique_ptr<store::CursorFile> notify_file;  // Of the notifier's thread, once that runs.
+  notify::Notifier notifier;
+  notify::Tap tap;
   engine::Engine engine;
   telemetry::Metrics metrics;
   rpc::Server rpc;
@@ -256,6 +290,7 @@ void Service::Reload(const absl::StatusOr<config::Config>& config) {
     base::LogWarn("configuration key changes only at a restart", {{"key", key}});
   base::SetLogLevel(config->log_level);
   impl_->engine.SetRunOptions(config->engine.run);
+  impl_->notifier.SetOptions(config->notify);
   impl_->probe.reloads_total.Add();
   impl_->probe.last_reload_successful.Set(1);
   base::LogInfo("configuration reloaded", {{"mode", model::Token(impl_->engine.start_mode())},

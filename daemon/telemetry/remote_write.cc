@@ -23,6 +23,8 @@ namespace {
 
 constexpr size_t kBatchSamplesMin = 100;  // Where a smaller batch is too large too, it is dropped.
 constexpr int64_t kHourMs = 3'600'000;
+const std::vector<std::string> kHeaders = {"Content-Type: application/x-protobuf", "Content-Encoding: snappy",
+                                           "X-Prometheus-Remote-Write-Version: 0.1.0"};
 
 // Where the sending of a run stands.
 struct Cursor {
@@ -55,7 +57,7 @@ struct RemoteWrite::Impl {
         clock(k),
         signals(options.signals.begin(), options.signals.end()),
         batch_samples(options.batch_samples),
-        post(options.endpoint, &abort) {}
+        http(options.endpoint, &abort) {}
 
   void Loop() {
     Follow();
@@ -188,8 +190,8 @@ struct RemoteWrite::Impl {
     base::Milliseconds backoff = options.backoff_min;
     for (bool again = false; !stop; again = true) {
       if (again) probe->retries_total.Add();
-      const PostResult result = post.Post(packed);
-      if (result.status >= 200 && result.status <= 299) {
+      const post::PostResult result = http.Post(packed, kHeaders);
+      if (result.taken()) {
         probe->samples_total.Add(samples);
         probe->requests_total.Add();
         probe->bytes_total.Add(packed.size());
@@ -256,7 +258,7 @@ struct RemoteWrite::Impl {
   base::CondVar changed;
   // Of the thread.
   size_t batch_samples;
-  RemotePost post;
+  post::HttpPost http;
   std::map<std::string, RunToSend> to_send;
   std::string raw, packed;
   bool rejecting = false;

@@ -30,13 +30,13 @@
 #include "engine/ports.h"
 #include "engine/views.h"
 #include "model/signal.h"
+#include "post/http_post.h"
 #include "telemetry/probe.h"
-#include "telemetry/remote_post.h"
 
 namespace gyrostat::telemetry {
 
 struct RemoteWriteOptions {
-  RemoteEndpoint endpoint;               // Empty url: nothing is sent.
+  post::Target endpoint;                 // Empty url: nothing is sent.
   std::vector<model::Signal> signals;    // Empty: all of them, and user scalars (kNone).
   uint32_t batch_samples = 20'000;       // In one request, at most. [100, 200000].
   base::Milliseconds poll{1000};         // How soon a new report is looked for.

@@ -177,6 +177,17 @@ DAEMON_RULES = [
          "{{ $labels.instance }}: raise telemetry.series_per_run_max or series_total_max, or look at fewer runs.",
          own("gyrostat_telemetry_series_dropped_total", "0+100x30"),
          own("gyrostat_telemetry_series_dropped_total", "100x30")),
+    Rule("GyrostatWebhookFailing", "max by (job, instance) (gyrostat_notify_webhooks_failing) > 0", WARNING, 600,
+         "A webhook takes no notifications.",
+         "{{ $labels.instance }}: {{ $value }} webhooks failed for ten minutes; the daemon's log names them.",
+         own("gyrostat_notify_webhooks_failing", "0 1x20"), own("gyrostat_notify_webhooks_failing", "0 1x5 0x20"),
+         keep=0),
+    Rule("GyrostatNotificationsLost",
+         grew("gyrostat_notify_dropped_total", "15m", "job, instance") + " or "
+         + grew("gyrostat_notify_rejected_total", "15m", "job, instance"), WARNING, 0,
+         "Notifications were given up.",
+         "{{ $labels.instance }}: about {{ $value | humanize }} notices were dropped, or messages refused, in 15 minutes.",
+         own("gyrostat_notify_rejected_total", "0 0 3x18"), own("gyrostat_notify_failures_total", "0 0 3x18")),
 ]
 
 GROUPS = {"gyrostat-runs": RUN_RULES, "gyrostat-interventions": INTERVENTION_RULES, "gyrostat-daemon": DAEMON_RULES}

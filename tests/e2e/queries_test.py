@@ -32,6 +32,8 @@ QUIET = {
     "rule GyrostatBehind": "some hundred reports a second are no load",
     "rule GyrostatReportsRefused": "well-formed reports only",
     "rule GyrostatSeriesDropped": "no cap is reached",
+    "rule GyrostatWebhookFailing": "no webhook is configured",
+    "rule GyrostatNotificationsLost": "no webhook is configured",
 }
 # Findings that are here only until they get worse or heal: a scrape may see them, or miss them.
 PASSING = {"rule GyrostatLossNotReturning", "rule GyrostatNonFiniteOnce", "rule GyrostatLogitsOverTau",

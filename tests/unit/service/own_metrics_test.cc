@@ -27,10 +27,11 @@ TEST(OwnMetrics, AreNamedAfterTheirRoomAndEndByTheirType) {
   const store::Probe store;
   const telemetry::Probe telemetry;
   const telemetry::RemoteProbe remote;
+  const notify::Probe notify;
   const web::Probe web;
   const Probe service;
   std::set<std::string> seen;
-  for (const telemetry::OwnMetric& metric : OwnMetrics({engine, rpc, store, telemetry, web, remote, service})) {
+  for (const telemetry::OwnMetric& metric : OwnMetrics({engine, rpc, store, telemetry, web, remote, notify, service})) {
     const bool counter = std::holds_alternative<const base::Counter*>(metric.value);
     const std::string total = "_total";
     const bool ends = metric.name.size() > total.size() &&

@@ -349,14 +349,5 @@ TEST_F(RemoteWriteTest, ReadsCredentialsAnewForEachRequest) {
   EXPECT_EQ(endpoint.authorization, "Basic YW5uYTpzZWNyZXQ=");
 }
 
-TEST(RemotePostUrl, TakesNoCredentialsAndNothingButHttp) {
-  EXPECT_EQ(UrlProblem(""), "");
-  EXPECT_EQ(UrlProblem("http://127.0.0.1:8428/api/v1/write"), "");
-  EXPECT_EQ(UrlProblem("https://example.org/api/v1/push"), "");
-  EXPECT_NE(UrlProblem("https://anna:secret@example.org/").find("file"), std::string::npos);
-  EXPECT_NE(UrlProblem("file:///etc/passwd"), "");
-  EXPECT_NE(UrlProblem("no url"), "");
-}
-
 }  // namespace
 }  // namespace gyrostat::telemetry

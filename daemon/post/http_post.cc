@@ -1,4 +1,4 @@
-#include "telemetry/remote_post.h"
+#include "post/http_post.h"
 
 #include <curl/curl.h>
 
@@ -7,24 +7,17 @@
 #include <iterator>
 #include <utility>
 
-namespace gyrostat::telemetry {
+namespace gyrostat::post {
 namespace {
 
 constexpr size_t kErrorBytesMax = 300;
+constexpr size_t kAnswerBytesMax = 8192;  // Well over that: what is cut out of it must not be cut in two.
 constexpr size_t kSecretBytesMax = 16'384;
 constexpr long kRetryAfterMaxSeconds = 600;  // A server that asks for more is asked again sooner.
 
-// The first line of the file. False: it cannot be read or holds nothing.
-bool ReadSecret(const std::string& path, std::string* secret) {
-  std::ifstream file(path);
-  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  *secret = text.substr(0, text.find_first_of("\r\n"));
-  return file.good() && !secret->empty() && secret->size() <= kSecretBytesMax;
-}
-
 size_t TakeAnswer(char* data, size_t, size_t size, void* text) {
   auto* answer = static_cast<std::string*>(text);
-  answer->append(data, std::min(size, kErrorBytesMax - std::min(answer->size(), kErrorBytesMax)));
+  answer->append(data, std::min(size, kAnswerBytesMax - std::min(answer->size(), kAnswerBytesMax)));
   return size;  // The rest is read and forgotten.
 }
 
@@ -40,77 +33,106 @@ std::string OneLine(std::string text) {
   return text;
 }
 
+// What follows the host: servers like to repeat it, and in it may stand a secret.
+std::string PathOf(const std::string& url) {
+  const size_t host = url.find("://");
+  const size_t path = host == std::string::npos ? host : url.find('/', host + 3);
+  return path == std::string::npos ? "" : url.substr(path);
+}
+
+void CutOut(const std::string& secret, std::string* text) {
+  if (secret.size() < 4) return;  // "/" is none.
+  for (size_t at = text->find(secret); at != std::string::npos; at = text->find(secret, at))
+    text->replace(at, secret.size(), "(...)");
+}
+
 }  // namespace
 
-struct RemotePost::Impl {
-  Impl(RemoteEndpoint e, const std::atomic<bool>* s) : endpoint(std::move(e)), stop(s), curl(curl_easy_init()) {
+struct HttpPost::Impl {
+  Impl(Target t, const std::atomic<bool>* s) : target(std::move(t)), stop(s), curl(curl_easy_init()) {
     if (curl == nullptr) return;
     const auto set = [this](CURLoption option, auto value) { curl_easy_setopt(curl, option, value); };
-    set(CURLOPT_URL, endpoint.url.c_str());
     set(CURLOPT_PROTOCOLS_STR, "http,https");
     set(CURLOPT_POST, 1L);
     set(CURLOPT_NOSIGNAL, 1L);
     set(CURLOPT_FOLLOWLOCATION, 0L);
-    set(CURLOPT_TIMEOUT_MS, static_cast<long>(endpoint.timeout.count()));
-    set(CURLOPT_USERAGENT, endpoint.user_agent.c_str());
+    set(CURLOPT_TIMEOUT_MS, static_cast<long>(target.timeout.count()));
+    set(CURLOPT_USERAGENT, target.user_agent.c_str());
     set(CURLOPT_ERRORBUFFER, error);
     set(CURLOPT_WRITEFUNCTION, &TakeAnswer);
     set(CURLOPT_WRITEDATA, static_cast<void*>(&answer));
     set(CURLOPT_NOPROGRESS, 0L);
     set(CURLOPT_XFERINFOFUNCTION, &StopIfAsked);
     set(CURLOPT_XFERINFODATA, static_cast<void*>(const_cast<std::atomic<bool>*>(stop)));
-    if (!endpoint.ca_file.empty()) set(CURLOPT_CAINFO, endpoint.ca_file.c_str());
+    if (!target.ca_file.empty()) set(CURLOPT_CAINFO, target.ca_file.c_str());
   }
   ~Impl() { curl_easy_cleanup(curl); }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
-  // The reason why there are none; empty: they are set.
+  // The reason why there is none; empty: it is set.
+  std::string SetUrl() {
+    url = target.url;
+    if (url.empty() && !ReadSecret(target.url_file, &url)) return "no URL can be read from " + target.url_file;
+    if (const std::string problem = UrlProblem(url); !problem.empty())
+      return (target.url.empty() ? target.url_file + ": " : "") + problem;
+    curl_easy_setopt(curl, CURLOPT_URL, url.c_str());
+    return "";
+  }
+
+  // The same of the credentials.
   std::string SetCredentials() {
-    std::string secret;
-    if (!endpoint.token_file.empty()) {
-      if (!ReadSecret(endpoint.token_file, &secret)) return "no token can be read from " + endpoint.token_file;
+    secret.clear();
+    if (!target.token_file.empty()) {
+      if (!ReadSecret(target.token_file, &secret)) return "no token can be read from " + target.token_file;
       curl_easy_setopt(curl, CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
       curl_easy_setopt(curl, CURLOPT_XOAUTH2_BEARER, secret.c_str());
-    } else if (!endpoint.username.empty()) {
-      if (!ReadSecret(endpoint.password_file, &secret)) return "no password can be read from " + endpoint.password_file;
+    } else if (!target.username.empty()) {
+      if (!ReadSecret(target.password_file, &secret)) return "no password can be read from " + target.password_file;
       curl_easy_setopt(curl, CURLOPT_HTTPAUTH, CURLAUTH_BASIC);
-      curl_easy_setopt(curl, CURLOPT_USERNAME, endpoint.username.c_str());
+      curl_easy_setopt(curl, CURLOPT_USERNAME, target.username.c_str());
       curl_easy_setopt(curl, CURLOPT_PASSWORD, secret.c_str());
     }
     return "";
   }
 
-  const RemoteEndpoint endpoint;
+  std::string Told(std::string text) const {
+    CutOut(url, &text);
+    CutOut(PathOf(url), &text);
+    CutOut(secret, &text);
+    return text.substr(0, kErrorBytesMax);
+  }
+
+  const Target target;
   const std::atomic<bool>* const stop;
   CURL* const curl;
   char error[CURL_ERROR_SIZE] = "";
   std::string answer;
+  std::string url, secret;  // Of the request under way.
 };
 
-RemotePost::RemotePost(RemoteEndpoint endpoint, const std::atomic<bool>* stop)
-    : impl_(std::make_unique<Impl>(std::move(endpoint), stop)) {}
-RemotePost::~RemotePost() = default;
+HttpPost::HttpPost(Target target, const std::atomic<bool>* stop)
+    : impl_(std::make_unique<Impl>(std::move(target), stop)) {}
+HttpPost::~HttpPost() = default;
 
-PostResult RemotePost::Post(const std::string& body) {
+PostResult HttpPost::Post(const std::string& body, const std::vector<std::string>& headers) {
   PostResult result;
   CURL* const curl = impl_->curl;
   if (curl == nullptr) return {0, "libcurl cannot be set up", {}};
+  if (result.error = impl_->SetUrl(); !result.error.empty()) return result;
   if (result.error = impl_->SetCredentials(); !result.error.empty()) return result;
-  curl_slist* headers = nullptr;
-  for (const char* header : {"Content-Type: application/x-protobuf", "Content-Encoding: snappy",
-                             "X-Prometheus-Remote-Write-Version: 0.1.0", "Expect:"})
-    headers = curl_slist_append(headers, header);
-  curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
+  curl_slist* list = curl_slist_append(nullptr, "Expect:");
+  for (const std::string& header : headers) list = curl_slist_append(list, header.c_str());
+  curl_easy_setopt(curl, CURLOPT_HTTPHEADER, list);
   curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(body.size()));
   curl_easy_setopt(curl, CURLOPT_POSTFIELDS, body.data());
   impl_->answer.clear();
   impl_->error[0] = '\0';
   const CURLcode code = curl_easy_perform(curl);
   curl_easy_setopt(curl, CURLOPT_HTTPHEADER, nullptr);
-  curl_slist_free_all(headers);
+  curl_slist_free_all(list);
   if (code != CURLE_OK) {
-    result.error = impl_->error[0] != '\0' ? impl_->error : curl_easy_strerror(code);
+    result.error = impl_->Told(impl_->error[0] != '\0' ? impl_->error : curl_easy_strerror(code));
     return result;
   }
   long status = 0;
@@ -118,9 +140,16 @@ PostResult RemotePost::Post(const std::string& body) {
   curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
   curl_easy_getinfo(curl, CURLINFO_RETRY_AFTER, &retry_after);
   result.status = static_cast<int>(status);
-  if (status < 200 || status > 299) result.error = "HTTP " + std::to_string(status) + " " + OneLine(impl_->answer);
+  if (!result.taken()) result.error = "HTTP " + std::to_string(status) + " " + impl_->Told(OneLine(impl_->answer));
   result.retry_after = base::Milliseconds(1000 * std::clamp<curl_off_t>(retry_after, 0, kRetryAfterMaxSeconds));
   return result;
+}
+
+bool ReadSecret(const std::string& path, std::string* secret) {
+  std::ifstream file(path);
+  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  *secret = text.substr(0, text.find_first_of("\r\n"));
+  return file.good() && !secret->empty() && secret->size() <= kSecretBytesMax;
 }
 
 std::string UrlProblem(const std::string& url) {
@@ -134,7 +163,7 @@ std::string UrlProblem(const std::string& url) {
       (std::string(scheme) != "http" && std::string(scheme) != "https")) {
     problem = "saw no URL of http or https";
   } else if (curl_url_get(parts, CURLUPART_USER, &user, 0) == CURLUE_OK) {
-    problem = "saw credentials in a URL: they belong in a file (remote_write.token_file or .password_file)";
+    problem = "saw credentials in a URL: they belong in a file";
   }
   curl_free(user);
   curl_free(scheme);
@@ -142,4 +171,4 @@ std::string UrlProblem(const std::string& url) {
   return problem;
 }
 
-}  // namespace gyrostat::telemetry
+}  // namespace gyrostat::post
