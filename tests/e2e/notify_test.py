@@ -111,12 +111,12 @@ def test_a_run_that_goes_wrong_is_told_in_every_form(tmp_path):
             {"name": "notes", "url": grafana.url, "format": "grafana", "token_file": str(tmp_path / "token")},
             page_url="https://gyrostat.example.org/")
         with Daemon(tmp_path, config=config) as daemon:
-            load(daemon, "team/spiky run")
-            told_all(daemon, plain, "team/spiky run")
+            load(daemon, "team:spiky.run")
+            told_all(daemon, plain, "team:spiky.run")
             body = plain.taken[0]
-            assert body["url"] == "https://gyrostat.example.org/#team%2Fspiky%20run"
-            raised = plain.events("finding_raised", "team/spiky run")[0]["finding"]
-            (same,) = [each for each in journal(daemon, "team/spiky run", "findings") if each["id"] == raised["id"]]
+            assert body["url"] == "https://gyrostat.example.org/#team%3Aspiky.run"
+            raised = plain.events("finding_raised", "team:spiky.run")[0]["finding"]
+            (same,) = [each for each in journal(daemon, "team:spiky.run", "findings") if each["id"] == raised["id"]]
             assert {key: raised[key] for key in ("detector", "signal", "step_begin", "layer")} == \
                 {key: same[key] for key in ("detector", "signal", "step_begin", "layer")}
             for _, _, headers, raw in plain.requests:
