@@ -41,8 +41,8 @@ void AppendWebhookKeys(std::vector<Key>* keys) {
                            std::string (*problem)(const std::string&), auto get) {
     keys->push_back(TextKey(name, description, accepted, problem, get, Change::kReload));
   };
-  text("notify.webhooks[].name", "Says in the log and in messages which one it is. A webhook keeps its queue as long as "
-       "it keeps its name.", "1 to 64 letters, digits, '_', '.' and '-', no two alike", notify::NameProblem,
+  text("notify.webhooks[].name", "Says in the log and in messages which one it is. A webhook keeps its queue as long "
+       "as it keeps its name.", "1 to 64 letters, digits, '_', '.' and '-', no two alike", notify::NameProblem,
        [](auto& c) -> auto& { return c.notify.webhooks.back().name; });
   text("notify.webhooks[].url", "Where it listens. For Grafana: https://HOST/api/annotations.",
        "a URL of http or https without credentials", post::UrlProblem,
@@ -65,8 +65,8 @@ void AppendWebhookKeys(std::vector<Key>* keys) {
   text("notify.webhooks[].token_file", "File with a bearer token; it is read for each request. Empty: none.", "a file",
        PathProblem, [](auto& c) -> auto& { return c.notify.webhooks.back().target.token_file; });
   text("notify.webhooks[].hmac_key_file",
-       "File with a key that signs each request with HMAC-SHA256 in X-Gyrostat-Signature; read for each request. Empty: "
-       "none.", "a file", PathProblem, [](auto& c) -> auto& { return c.notify.webhooks.back().hmac_key_file; });
+       "File with a key that signs each request with HMAC-SHA256 in X-Gyrostat-Signature; read for each request. "
+       "Empty: none.", "a file", PathProblem, [](auto& c) -> auto& { return c.notify.webhooks.back().hmac_key_file; });
   text("notify.webhooks[].ca_file", "Certificates that sign the webhook's, PEM. Empty: the system's.", "a file",
        PathProblem, [](auto& c) -> auto& { return c.notify.webhooks.back().target.ca_file; });
   keys->push_back(DurationKey(

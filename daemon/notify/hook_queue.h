@@ -1,11 +1,11 @@
 // What waits for one webhook, and when the next message is due: bounded, gathering, retrying. No thread, no I/O.
 //
 //   2xx                      Taken.
-//   408, 429, 5xx, no answer Again, after Retry-After or a wait that doubles from backoff_min to backoff_max, with jitter.
+//   408, 429, 5xx, none      Again, after Retry-After, or a wait that doubles up to backoff_max, with jitter.
 //   all else                 Given up: the same would be refused again. So is a redirect.
 //
 // A message is about one run: of the notices that wait, all of the run whose oldest is the oldest (for Grafana, where a
-// message is one annotation: all of one kind). It is made up anew for each try, so what came meanwhile rides with it and
+// message is one annotation: all of one kind). It is made up anew for each try, so what came meanwhile rides along and
 // an outage ends in one message for each run. A notice leaves the queue only with an answer. Memory: queue_max notices
 // that wait, and as many under way.
 //
@@ -39,6 +39,7 @@ class HookQueue {
 
   // New ways, the same queue. What is under way is put back: its answer must not be handed in any more.
   void Configure(const Webhook& hook, Timing timing);
+  void SetTiming(Timing timing) { timing_ = timing; }  // Alone: what is under way goes on.
 
   // Takes the notice if the webhook wants it; returns whether it did. The oldest goes, and counts as dropped, where the
   // queue is full.

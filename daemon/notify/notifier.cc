@@ -92,6 +92,7 @@ struct Notifier::Impl {
     if (run == nullptr) return;
     std::vector<Notice> notices;
     run->Take(change, &notices);
+    if (notices.empty()) return;  // The same states say nothing the next time either: no need to note them.
     seen_dirty.insert(change.run);
     if (silently) return;
     const base::MonotonicTime at = base::SystemClock().Now();
@@ -192,6 +193,7 @@ struct Notifier::Impl {
         hook.queue.Configure(each, TimingOf(options));
         hook.dirty = !is_new;
       }
+      hook.queue.SetTiming(TimingOf(options));
       hooks.emplace(each.name, std::move(hook));
     }
     for (auto& [name, hook] : kept) {

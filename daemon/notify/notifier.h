@@ -4,8 +4,8 @@
 //   Tap (journal's thread) ─ Tell ─► Notifier's thread: Seen per run ─► HookQueue per webhook ─► Courier (own thread)
 //                                        ▲ History after a restart            ▲ └── answer ──────────┘
 //
-// At least once: a change is written by the journal before it is told of; a queue is written to disk before what made it
-// is noted as seen; a notice leaves the disk after the webhook's 2xx. A kill between answer and note posts the message
+// At least once: a change is written by the journal before it is told of; a queue is written before what made it is
+// noted as seen; a notice leaves the disk after the webhook's 2xx. A kill between answer and note posts the message
 // again, with the same ids. At a start, and where changes came faster than this thread took them, the history says what
 // was missed. Lost is only what a full queue drops or a webhook refuses: both are counted.
 #pragma once

@@ -1,6 +1,6 @@
 // What of one run was already taken up for telling: turns states, which come again and again, into notices, each once.
 //
-// The idea: ids of a run's findings, episodes and intents only rise. So what is open and the highest id tell everything:
+// The idea: the ids of a run's findings, episodes and intents only rise. So what is open and the highest id tell all:
 // an id above it is new; one that is not above it and not open is over and was told. The same state may be fed any
 // number of times, live or from the history after a restart, and says nothing the second time.
 //

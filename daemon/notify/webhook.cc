@@ -37,8 +37,8 @@ std::string NameProblem(const std::string& name) {
 std::string WebhookProblem(const Webhook& webhook) {
   if (webhook.name.empty()) return "name: is missing";
   if (webhook.target.url.empty() == webhook.target.url_file.empty())
-    return std::string("url: ") + (webhook.target.url.empty() ? "neither url nor url_file is" : "both url and url_file are") +
-           " given, accepted is one of them";
+    return std::string("url: ") + (webhook.target.url.empty() ? "neither it nor url_file" : "both it and url_file") +
+           " is given, accepted is one of them";
   return "";
 }
 

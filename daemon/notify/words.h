@@ -27,7 +27,7 @@ std::string Title(std::span<const Notice> notices);
 // One sentence or two about one notice, without its run. At most 600 bytes.
 std::string Sentence(const Notice& notice);
 
-// Those that a person should read: the newest of each subject, episodes first, then the severe, in order. At most `max`.
+// Those that a person should read: the newest of each subject, episodes first, then the severe. At most `max`.
 std::vector<const Notice*> ToRead(std::span<const Notice> notices, size_t max);
 // How many subjects the notices are about.
 size_t Subjects(std::span<const Notice> notices);

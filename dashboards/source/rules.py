@@ -186,7 +186,7 @@ DAEMON_RULES = [
          grew("gyrostat_notify_dropped_total", "15m", "job, instance") + " or "
          + grew("gyrostat_notify_rejected_total", "15m", "job, instance"), WARNING, 0,
          "Notifications were given up.",
-         "{{ $labels.instance }}: about {{ $value | humanize }} notices were dropped, or messages refused, in 15 minutes.",
+         "{{ $labels.instance }}: about {{ $value | humanize }} notices were dropped or messages refused.",
          own("gyrostat_notify_rejected_total", "0 0 3x18"), own("gyrostat_notify_failures_total", "0 0 3x18")),
 ]
 

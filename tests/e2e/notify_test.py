@@ -4,10 +4,14 @@ import hashlib
 import hmac
 import http.server
 import json
+import os
+import re
 import signal
 import subprocess
+import textwrap
 import threading
 import time
+from pathlib import Path
 
 import pytest
 import yaml
@@ -17,8 +21,8 @@ from watchers import free_port
 
 
 class Webhook:
-    """Answers as `answer(n)` says for the n-th request, n from 1: a status, and headers. `requests` are (monotonic time,
-    path, headers, body); `taken` the JSON bodies that were answered with 2xx."""
+    """Answers as `answer(n)` says for the n-th request, n from 1: a status, and headers. `requests` are (monotonic
+    time, path, headers, body); `taken` the JSON bodies that were answered with 2xx."""
 
     def __init__(self, answer=lambda n: (200, {}), port=0):
         self.requests, self.taken, self.held = [], [], threading.Event()
@@ -212,7 +216,7 @@ def test_a_webhook_that_hangs_delays_nobody(tmp_path):
             assert daemon.stop() == 0
             assert "not drained in time" not in daemon.log()
             stuck.held.set()
-            # Another life tells the one that hung what it never took; here it would hang again, so it is another server.
+            # Another life tells the one that hung what it never took; here another server stands for it.
             with Webhook() as mended:
                 daemon.config_path.write_text(configured({"name": "stuck", "url": mended.url, "min_severity": "info"}))
                 daemon.start()
@@ -248,6 +252,15 @@ def test_a_storm_is_one_message(tmp_path):
         events = sum(sum(body["counts"].values()) for body in messages)
         print(f"{events} events in {len(messages)} messages, {len(hook.requests[0][3])} bytes the first")
         assert events >= 5 and len(messages) <= 3
+
+
+def test_the_readmes_example_is_valid(tmp_path):
+    readme = (Path(os.environ["GYROSTAT_SOURCE_DIR"]) / "README.md").read_text()
+    (example,) = re.findall(r"(?m)(?:^    .*\n)+", readme[readme.index("\n    notify:"):])[:1]
+    (tmp_path / "g.yaml").write_text(textwrap.dedent(example))
+    done = subprocess.run([BIN / "gyrostatd", "--check", "--config", tmp_path / "g.yaml"], capture_output=True,
+                          text=True, timeout=60)
+    assert done.returncode == 0 and "webhooks" in example, done.stderr
 
 
 @pytest.mark.parametrize("status, code, said", [(200, 0, "ops: taken"), (403, 1, "ops: not taken: HTTP 403")])

@@ -84,6 +84,30 @@ TEST(Config, ReachesTheOptionsOfEveryRoom) {
   EXPECT_EQ(config->telemetry.ended_ttl, base::Milliseconds(60000));
 }
 
+TEST(Config, ReadsAListOfWebhooks) {
+  const auto config = Parse(
+      "notify:\n  page_url: https://g.example\n  webhooks:\n"
+      "    - name: ops\n      url: http://a/\n      events: [run_ended, episode_opened]\n"
+      "    - {name: chat, url_file: /f, format: slack, min_severity: critical, timeout_ms: 500}\n", "f");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->notify.page_url, "https://g.example");
+  const auto& webhooks = config->notify.webhooks;
+  ASSERT_EQ(webhooks.size(), 2u);
+  EXPECT_EQ(webhooks[0].name, "ops");
+  EXPECT_THAT(webhooks[0].events, ElementsAre(notify::Kind::kRunEnded, notify::Kind::kEpisodeOpened));
+  EXPECT_EQ(webhooks[0].format, notify::Format::kJson);
+  EXPECT_EQ(webhooks[1].target.url_file, "/f");
+  EXPECT_EQ(webhooks[1].format, notify::Format::kSlack);
+  EXPECT_EQ(webhooks[1].min_severity, model::Severity::kCritical);
+  EXPECT_EQ(webhooks[1].target.timeout, base::Milliseconds(500));
+  EXPECT_THAT(KeysNeedingRestart(*config, Config{}), IsEmpty()) << "all of it reloads";
+  for (const char* none : {"notify.webhooks: []", "notify: {webhooks: }", "notify:\n"})
+    EXPECT_EQ(ErrorOf(none), "") << none;
+  std::string many = "notify.webhooks:\n";
+  for (int i = 0; i < 17; ++i) many += "  - {name: h" + std::to_string(i) + ", url: 'http://a/'}\n";
+  EXPECT_EQ(ErrorOf(many), "f:1: notify.webhooks: saw 17 webhooks, accepted are at most 16");
+}
+
 TEST(Config, SaysAllThatIsWrongWithABadFile) {
   int files = 0;
   for (const auto& entry : fs::directory_iterator(kHere)) {

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 namespace gyrostat::config {
 namespace {
 
@@ -18,6 +21,18 @@ TEST(YamlReader, FlattensMapsAndLists) {
   EXPECT_EQ(content.entries[2].path, "a.c");
   EXPECT_THAT(content.entries[2].items, testing::ElementsAre("x", "y z"));
   EXPECT_EQ(content.entries[3].kind, Entry::Kind::kNull);
+}
+
+TEST(YamlReader, NumbersMapsInAList) {
+  const YamlContent content = ReadYaml("w:\n  - a: 1\n    b: [x]\n  - a: 2\nc: 3\n");
+  EXPECT_TRUE(content.complaints.empty());
+  std::vector<std::string> paths;
+  for (const Entry& each : content.entries) paths.push_back(each.path);
+  EXPECT_THAT(paths, testing::ElementsAre("w", "w[0]", "w[0].a", "w[0].b", "w[1]", "w[1].a", "c"));
+  EXPECT_EQ(content.entries[0].kind, Entry::Kind::kMapList);
+  EXPECT_EQ(content.entries[1].kind, Entry::Kind::kMap);
+  EXPECT_EQ(content.entries[4].line, 4);
+  EXPECT_EQ(content.entries[3].items.size(), 1u);
 }
 
 TEST(YamlReader, RefusesKeysThatAreNoWords) {

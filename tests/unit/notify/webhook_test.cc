@@ -48,11 +48,11 @@ TEST(Webhook, NeedsANameAndOneUrl) {
   Webhook hook;
   EXPECT_EQ(WebhookProblem(hook), "name: is missing");
   hook.name = "a";
-  EXPECT_EQ(WebhookProblem(hook), "url: neither url nor url_file is given, accepted is one of them");
+  EXPECT_EQ(WebhookProblem(hook), "url: neither it nor url_file is given, accepted is one of them");
   hook.target.url = "http://x";
   EXPECT_EQ(WebhookProblem(hook), "");
   hook.target.url_file = "/f";
-  EXPECT_EQ(WebhookProblem(hook), "url: both url and url_file are given, accepted is one of them");
+  EXPECT_EQ(WebhookProblem(hook), "url: both it and url_file is given, accepted is one of them");
   for (const char* name : {"", "a b", "a/b", "é"}) EXPECT_NE(NameProblem(name), "") << name;
   EXPECT_EQ(NameProblem("ops-1.B_c"), "");
 }

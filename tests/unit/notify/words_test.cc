@@ -20,8 +20,9 @@ TEST(Words, SayOneThingWhole) {
 }
 
 TEST(Words, ReadTheNewestOfEachSubject) {
-  const std::vector<Notice> notices = {NoticeOf(1), NoticeOf(2, Kind::kFindingRaised, "run", model::Severity::kCritical),
-                                       NoticeOf(1, Kind::kFindingResolved)};
+  const std::vector<Notice> notices = {
+      NoticeOf(1), NoticeOf(2, Kind::kFindingRaised, "run", model::Severity::kCritical),
+      NoticeOf(1, Kind::kFindingResolved)};
   const auto read = ToRead(notices, 10);
   ASSERT_EQ(read.size(), 2u);
   EXPECT_EQ(read[0]->subject, "finding/2");

@@ -33,6 +33,7 @@ class HttpPostTest : public ::testing::Test {
     });
     port_ = server_.bind_to_any_port("127.0.0.1");
     thread_ = std::thread([this] { server_.listen_after_bind(); });
+    while (!server_.is_running()) std::this_thread::yield();  // A stop before that would be lost.
   }
   ~HttpPostTest() override {
     server_.stop();

@@ -39,7 +39,7 @@ TEST(OwnMetrics, AreNamedAfterTheirRoomAndEndByTheirType) {
     EXPECT_EQ(counter, ends) << metric.name;
     EXPECT_TRUE(seen.insert(metric.name).second) << metric.name << " is there twice";
     bool named = false;
-    for (const char* room : {"engine", "rpc", "store", "telemetry", "web", "config"})
+    for (const char* room : {"engine", "rpc", "store", "telemetry", "notify", "web", "config"})
       named |= metric.name.rfind(std::string("gyrostat_") + room + "_", 0) == 0;
     EXPECT_TRUE(named) << metric.name;
   }
