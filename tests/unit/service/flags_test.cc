@@ -28,6 +28,7 @@ TEST(Flags, NameATask) {
   EXPECT_EQ(Parsed({"--check"}).task, Task::kCheck);
   EXPECT_EQ(Parsed({"--list-metrics"}).task, Task::kListMetrics);
   EXPECT_EQ(Parsed({"--print-default-config"}).task, Task::kPrintDefaultConfig);
+  EXPECT_EQ(Parsed({"--test-notify"}).task, Task::kTestNotify);
 }
 
 TEST(Flags, AnswerVersionAndHelpThemselves) {
