@@ -122,21 +122,19 @@ void gyro_client::Agree(const gyrostat::client::JoinResult& join) {
   recorder.KeepAllMaxima(true);
   if (join.epoch == 0 && join.boundary == 0) return;
   recorder.GoTo(join.boundary);
-  lockstep->GoOn(Here(), join, nullptr);
+  lockstep->GoOn(Here(), join, {});
 }
 
 gyro_status gyro_client::Rejoin(gyrostat::client::Settings next) {
   namespace gc = gyrostat::client;
-  const gc::Agreement& before = lockstep->agreement();
   lockstep->Leave(Here());
-  auto state = before.unsure() ? nullptr : before.State(recorder.boundary());
+  gc::Passage brought = lockstep->agreement().Leave(recorder.boundary());
   // The stream is the leader's: who has one stays rank 0, or nobody acts.
-  const gc::JoinResult join = gc::JoinRanks(next, {.attempt = before.attempt(),
-                                                   .epoch = before.epoch() + 1,
-                                                   .boundary = recorder.boundary(),
-                                                   .ready = worker == nullptr || next.rank == 0});
-  // The same boundaries: a rank that is one behind has missed one, and is seen by what that did.
-  if (state != nullptr) state->boundary = join.boundary;
+  gc::JoinResult join = gc::JoinRanks(next, {.attempt = brought.attempt,
+                                             .epoch = brought.epoch,
+                                             .boundary = brought.boundary,
+                                             .ready = worker == nullptr || next.rank == 0});
+  if (join.attempt.IsZero()) join.attempt = brought.attempt;
   auto settings = std::make_unique<gc::Settings>(std::move(next));
   auto renewed = std::make_unique<gc::Lockstep>(settings.get(), join, &shared->frames, &shared->orders,
                                                 &shared->records, &shared->counters);
@@ -145,7 +143,7 @@ gyro_status gyro_client::Rejoin(gyrostat::client::Settings next) {
   recorder.GoTo(join.boundary);
   lockstep = std::move(renewed);
   membership = std::move(settings);
-  return lockstep->GoOn(Here(), join, std::move(state));
+  return lockstep->GoOn(Here(), join, std::move(brought));
 }
 
 gyrostat::client::BoundaryView gyro_client::Here() {

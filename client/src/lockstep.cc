@@ -296,13 +296,13 @@ void Lockstep::Leave(const BoundaryView& at) {
   Tell(at);
 }
 
-gyro_status Lockstep::GoOn(const BoundaryView& at, const JoinResult& join, std::unique_ptr<RestoredState> state) {
+gyro_status Lockstep::GoOn(const BoundaryView& at, const JoinResult& join, Passage brought) {
   std::string why;
-  if (!agreement_.GoOn(state.get(), join.epoch, join.boundary, &why))
+  if (!agreement_.GoOn(&brought, join.epoch, join.boundary, &why))
     return counters_->training.error.Set(why), GYRO_INVALID;
   finished_ = join.boundary;
   SayTrouble();
-  return TellEpoch(at, std::move(state));
+  return TellEpoch(at, std::move(brought.state));
 }
 
 void Lockstep::Hold(const char* reason) {

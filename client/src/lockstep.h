@@ -43,9 +43,9 @@ class Lockstep {
 
   // Ranks that join again make a new lockstep. The old one lets go of what is under way: all orders die, and are told.
   void Leave(const BoundaryView& at);
-  // The new one goes on where the join says, with the state of the old one (null: none). Before any other call. As
-  // NewEpoch fails.
-  gyro_status GoOn(const BoundaryView& at, const JoinResult& join, std::unique_ptr<RestoredState> state);
+  // The new one goes on where the join says, with what the old one took along. Before any other call. As NewEpoch
+  // fails.
+  gyro_status GoOn(const BoundaryView& at, const JoinResult& join, Passage brought);
 
   // A sender takes frames and records from now on; else they are dropped here.
   void HasSender(const BoundaryView& at);

@@ -17,8 +17,8 @@ std::string At(uint32_t rank, model::Boundary b) {
 }  // namespace
 
 StateView ViewOf(const client::Agreement& rank, float alpha, double rate) {
-  StateView view{.epoch = rank.epoch(), .local_tau = rank.local().tau, .local_version = rank.local_version(),
-                 .alpha = alpha, .rate = rate, .unsure = rank.unsure()};
+  StateView view{.attempt = rank.attempt(), .epoch = rank.epoch(), .local_tau = rank.local().tau,
+                 .local_version = rank.local_version(), .alpha = alpha, .rate = rate, .unsure = rank.unsure()};
   for (uint32_t layer = 0; layer < rank.ledger().layers(); ++layer)
     for (uint32_t head = 0; head < rank.ledger().heads(); ++head)
       view.ledger.push_back(rank.ledger().At(layer, head));
@@ -32,18 +32,24 @@ void Tally::Add(const Tally& o) {
   local += o.local, refused += o.refused, voided += o.voided, held += o.held, foreign += o.foreign;
   registers += o.registers, acks_applied += o.acks_applied, acks_expired += o.acks_expired;
   acks_refused += o.acks_refused, acks_failed += o.acks_failed, acks_other += o.acks_other;
+  joins += o.joins, newcomers += o.newcomers, behind += o.behind, joined_unsure += o.joined_unsure;
+  reports += o.reports, sums += o.sums, odd_reports += o.odd_reports;
   at_the_edge += o.at_the_edge, alphas += o.alphas, rays += o.rays, scales += o.scales, skips += o.skips;
 }
 
 std::string Tally::ToString() const {
-  char text[640];
+  char text[900];
   const auto n = [](uint64_t x) { return static_cast<unsigned long long>(x); };
   std::snprintf(text, sizeof(text),
-                "%llu boundaries in %llu attempts and %llu more epochs, %llu UNSURE; orders in R: %llu applied, "
+                "%llu boundaries in %llu attempts and %llu more epochs, %llu UNSURE; %llu times joined again, with "
+                "%llu new ranks, %llu behind, %llu UNSURE; %llu reports of all ranks, %llu with sums, %llu with "
+                "something not finite; orders in R: %llu applied, "
                 "%llu void, %llu refused, %llu held, %llu foreign; %llu register sets (%llu alpha, %llu ray, %llu "
                 "scale, %llu skip), %llu local clips; acks: %llu "
                 "applied (%llu at their last boundary), %llu expired, %llu refused, %llu failed, %llu other",
-                n(boundaries), n(attempts), n(epochs), n(unsure), n(applied), n(voided), n(refused), n(held),
+                n(boundaries), n(attempts), n(epochs), n(unsure), n(joins), n(newcomers),
+                n(behind), n(joined_unsure), n(reports), n(sums), n(odd_reports), n(applied),
+                n(voided), n(refused), n(held),
                 n(foreign), n(registers), n(alphas), n(rays), n(scales), n(skips),
                 n(local), n(acks_applied), n(at_the_edge), n(acks_expired), n(acks_refused),
                 n(acks_failed), n(acks_other));
@@ -65,7 +71,8 @@ void Checker::BeginAttempt(const model::AttemptId& attempt, const StateView& beg
   for (StateView& each : truth_) each.registers = registers.registers;
   register_truth_.assign(plan_->ranks(), registers);
   diverged_.assign(plan_->ranks(), false);
-  epoch_begins_ = 1;
+  must_load_.assign(plan_->ranks(), false);
+  epoch_begins_ = joined_at_ = 1;
 }
 
 void Checker::OnNewEpoch(uint32_t rank, model::Boundary after, const StateView& begin,
@@ -87,7 +94,7 @@ void Checker::OnFill(uint32_t rank, model::Boundary b, const FillView& fill) {
   round.measured.resize(plan_->head_count(), model::kAbsent);
   for (size_t h = 0; h < round.measured.size(); ++h) {
     float& held = round.measured[h];
-    const float value = fill.maxima[h];
+    const float value = fill.said.maxima[h];
     if (std::isnan(held) || std::isnan(value) || value > 3e38f)
       held = std::nanf("");
     else
@@ -96,7 +103,9 @@ void Checker::OnFill(uint32_t rank, model::Boundary b, const FillView& fill) {
   round.usable &= fill.usable;
   round.fills[rank] = fill;
   round.fills[rank].proposal = nullptr;
-  if (round.fills.size() == plan_->ranks()) Complete(b);
+  if (round.fills.size() < world()) return;
+  Complete(b);
+  round.complete = true;
 }
 
 bool Checker::AllEqual(const Round& round) const {
@@ -107,55 +116,61 @@ bool Checker::AllEqual(const Round& round) const {
 void Checker::Complete(model::Boundary b) {
   ++tally.boundaries;
   Round& round = rounds_[b];
-  const bool begins = epochs_.contains({0, b});
-  for (uint32_t r = 0; r < plan_->ranks(); ++r)
-    if (const auto epoch = epochs_.find({r, b}); epoch != epochs_.end()) {
-      truth_[r] = epoch->second.state;
-      register_truth_[r] = epoch->second.registers;
-      truth_[r].registers = register_truth_[r].registers;
-    }
-  for (uint32_t r = 0; r < plan_->ranks(); ++r) {
-    const FillView& fill = round.fills[r];
+  if (epochs_.contains({0, b})) epoch_begins_ = b;
+  for (const auto& [r, fill] : round.fills) {
+    EnterEpoch(r, b);
     const auto at = static_cast<int64_t>(b);
     const double rate = register_truth_[r].Rate(fill.base, at);
     // Rounded otherwise; that the ranks' own are equal bit by bit is asked where states are.
     truth_[r].rate = std::abs(rate - fill.state.rate) <= 1e-9 * rate ? fill.state.rate : rate;
     register_truth_[r].Passed(fill.base, at);
   }
-  if (begins) epoch_begins_ = b;
+  round.must_load = std::find(must_load_.begin(), must_load_.end(), true) != must_load_.end();
   round.lambda = truth_[0].ledger;
-  const auto before = rounds_.find(b - 1);
-  Effect effect;
-  if (before != rounds_.end()) {
-    const Round& of = before->second;
-    const bool ready =
-        std::none_of(of.fills.begin(), of.fills.end(), [](const auto& each) { return each.second.not_ready; });
-    const bool open = AllEqual(of) && ready;
-    const bool same_history = of.after[0].epoch == truth_[0].epoch;
-    if (of.proposal && !open) ++tally.held;
-    if (of.proposal && open && !same_history) ++tally.foreign;
-    if (open && same_history) effect = Decide(b, of, truth_[0]);
-    for (uint32_t r = 0; r < plan_->ranks(); ++r) {
-      const bool lost = failed_.contains({r, b - 1});
-      const bool broke = effect.acts && apply_failed_.contains({r, b});
-      if (lost || broke) {
-        if (!truth_[r].unsure) ++tally.unsure;
-        truth_[r].unsure = true;
-        diverged_[r] = true;
-      } else if (effect.acts) {
-        Move(r, b, of, effect);
-      }
-    }
-    if (effect.acts && of.proposal) CheckExpiry(b, *of.proposal);
-  }
-  round.acted = effect.acts;
-  for (uint32_t r = 0; r < plan_->ranks(); ++r) {
-    truth_[r].alpha = round.fills[r].state.alpha;
-    CompareState(r, b, round.fills[r].state, truth_[r]);
+  if (b > joined_at_) Decide(b, &round);
+  for (const auto& [r, fill] : round.fills) {
+    truth_[r].alpha = fill.state.alpha;
+    CompareState(r, b, fill.state, truth_[r]);
   }
   round.after = truth_;
-  round.complete = true;
   CompareWeights(b, round);
+}
+
+void Checker::EnterEpoch(uint32_t rank, model::Boundary b) {
+  const auto epoch = epochs_.find({rank, b});
+  if (epoch == epochs_.end()) return;
+  truth_[rank] = epoch->second.state;
+  register_truth_[rank] = epoch->second.registers;
+  truth_[rank].registers = register_truth_[rank].registers;
+  must_load_[rank] = false;
+}
+
+void Checker::Decide(model::Boundary b, Round* round) {
+  const auto before = rounds_.find(b - 1);
+  if (before == rounds_.end()) return;
+  const Round& of = before->second;
+  const StateView& one = truth_[first_ = round->fills.begin()->first];
+  const bool ready = !of.must_load && std::none_of(of.fills.begin(), of.fills.end(),
+                                                   [](const auto& each) { return each.second.not_ready; });
+  const bool open = AllEqual(of) && ready;
+  const bool same_history = of.after[0].epoch == one.epoch;
+  if (of.proposal && !open) ++tally.held;
+  if (of.proposal && open && !same_history) ++tally.foreign;
+  Effect effect;
+  if (open && same_history) effect = EffectOf(b, of, one);
+  for (const auto& [r, fill] : round->fills) {
+    const bool lost = failed_.contains({r, b - 1});
+    const bool broke = effect.acts && apply_failed_.contains({r, b});
+    if (lost || broke) {
+      if (!truth_[r].unsure) ++tally.unsure;
+      truth_[r].unsure = true;
+      diverged_[r] = true;
+    } else if (effect.acts) {
+      Move(r, b, of, effect);
+    }
+  }
+  if (effect.acts && of.proposal) CheckExpiry(b, *of.proposal);
+  round->acted = effect.acts;
 }
 
 void Checker::Move(uint32_t rank, model::Boundary b, const Round& of, const Effect& effect) {
@@ -177,7 +192,7 @@ void Checker::OnSaved(model::Boundary b, const client::RestoredState& state) {
     Violate("I8: the state saved after boundary " + std::to_string(b) + " is not its registers and envelope");
 }
 
-Checker::Effect Checker::Decide(model::Boundary b, const Round& of, const StateView& state) {
+Checker::Effect Checker::EffectOf(model::Boundary b, const Round& of, const StateView& state) {
   Effect effect;
   effect.ledger = state.ledger;
   if (of.proposal) {
@@ -269,7 +284,7 @@ void Checker::DecideLocalRegister(const Proposal& p, const StateView& state, Eff
 
 void Checker::DecideRegisters(model::Boundary b, const Proposal& p, Effect* effect) {
   // All ranks that may act stand where the first does.
-  switch (register_truth_[0].Judge(*plan_, p, b)) {
+  switch (register_truth_[first_].Judge(*plan_, p, b)) {
     case RegisterTruth::Verdict::kRefuse:
       ++tally.refused;
       return;
@@ -293,7 +308,7 @@ void Checker::CheckExpiry(model::Boundary b, const Proposal& p) {
   const Known& order = orders_[tag->second];
   if (!order.endless && b > order.expires)
     Violate("I4: applied at boundary " + std::to_string(b) + ", after its last, " + std::to_string(order.expires));
-  if (order.epoch != truth_[0].epoch || order.attempt != attempt_)
+  if (order.epoch != truth_[first_].epoch || order.attempt != attempt_)
     Violate("I4: an order of another history was applied");
   if (!order.approved) Violate("I4: an order was applied whose intent nobody had approved");
 }
@@ -301,6 +316,7 @@ void Checker::CheckExpiry(model::Boundary b, const Proposal& p) {
 void Checker::CompareState(uint32_t rank, model::Boundary b, const StateView& seen, const StateView& wanted) {
   if (seen == wanted) return;
   std::string what = At(rank, b);
+  if (seen.attempt != wanted.attempt) what += "another attempt";
   if (seen.epoch != wanted.epoch) what += "another epoch";
   for (size_t h = 0; h < wanted.ledger.size(); ++h)
     if (seen.ledger[h] != wanted.ledger[h]) {
@@ -363,11 +379,14 @@ void Checker::OnAck(const model::Ack& ack) {
 }
 
 void Checker::EndAttempt(bool clean) {
-  if (!clean || rounds_.empty()) return;
-  for (const auto& [b, round] : rounds_)
-    if (round.fills.size() != plan_->ranks())
-      Violate("I6: boundary " + std::to_string(b) + " has " + std::to_string(round.fills.size()) + " R of " +
-              std::to_string(plan_->ranks()) + " ranks");
+  if (clean && !rounds_.empty()) CheckRounds(rounds_.rbegin()->first);
+}
+
+void Checker::CheckRounds(model::Boundary until) {
+  for (auto round = rounds_.lower_bound(joined_at_); round != rounds_.end() && round->first <= until; ++round)
+    if (round->second.fills.size() != world())
+      Violate("I6: boundary " + std::to_string(round->first) + " has " + std::to_string(round->second.fills.size()) +
+              " R of " + std::to_string(world()) + " ranks");
 }
 
 }  // namespace gyrostat::simulation

@@ -17,11 +17,13 @@
 #include "client/src/settings.h"
 #include "simulation/plan.h"
 #include "simulation/register_truth.h"
+#include "simulation/statistics_truth.h"
 
 namespace gyrostat::simulation {
 
 // What a rank stands at, as far as ranks must agree on it.
 struct StateView {
+  model::AttemptId attempt = {};
   uint32_t epoch = 0;
   std::vector<remedy::Ticks> ledger = {};
   double local_tau = 0;
@@ -39,14 +41,22 @@ struct FillView {
   StateView state;
   double base = 0;  // The rate of the trainer's own schedule.
   bool not_ready = false;
-  std::vector<float> maxima;
+  RankSaid said;
   bool usable = true;
   std::vector<uint64_t> head_bits;  // 0: not this rank's.
   const client::Proposal* proposal = nullptr;
 };
 
+// Where a rank comes from that joins.
+struct Arrival {
+  std::optional<uint32_t> from;  // Its number before; none: it is new.
+  model::Boundary boundary = 0;  // The last that it passed.
+  bool weights = true;           // It holds what others of its part hold.
+};
+
 struct Tally {
   uint64_t boundaries = 0, attempts = 0, epochs = 0, unsure = 0;
+  uint64_t joins = 0, newcomers = 0, behind = 0, joined_unsure = 0, reports = 0, sums = 0, odd_reports = 0;
   uint64_t applied = 0, local = 0, refused = 0, voided = 0, held = 0, foreign = 0, registers = 0;
   uint64_t alphas = 0, rays = 0, scales = 0, skips = 0;  // Of the register sets.
   uint64_t acks_applied = 0, acks_expired = 0, acks_refused = 0, acks_failed = 0, acks_other = 0, at_the_edge = 0;
@@ -66,10 +76,19 @@ class Checker {
   void OnFill(uint32_t rank, model::Boundary b, const FillView& fill);
   void OnCollectiveFailed(uint32_t rank, model::Boundary of) { failed_[{rank, of}] = true; }
   void OnApplyFailed(uint32_t rank, model::Boundary b) { apply_failed_[{rank, b}] = true; }
+  // A rank's step ended in mid-air: what R of boundary `of` held it will never know.
+  void OnCut(uint32_t rank, model::Boundary of);
+  // A rank is lost, and no more ranks will pass boundary `b`.
+  void OnBroken(model::Boundary b);
+  // All ranks have joined again.
+  void OnJoined(const std::vector<Arrival>& all, const model::AttemptId& attempt);
+  // The leader says what all ranks measured.
+  void OnReport(const model::Report& report);
+  void OnSumCame(model::Boundary of) { rounds_[of].sum_came = true; }
   // Between boundary `after` and the next; a ledger and registers out of a checkpoint or zeros.
   void OnNewEpoch(uint32_t rank, model::Boundary after, const StateView& begin, const RegisterTruth& registers);
   // The trainer copied the weights of whole ranks to the others.
-  void OnRepaired() { diverged_.assign(plan_->ranks(), false); }
+  void OnRepaired() { diverged_.assign(world(), false); }
   // All ranks have passed boundary `b`, and one of them saved this.
   void OnSaved(model::Boundary b, const client::RestoredState& state);
   // What a rank's registers and envelope must be now.
@@ -86,7 +105,8 @@ class Checker {
     std::map<uint32_t, FillView> fills;
     std::optional<client::Proposal> proposal;
     std::vector<float> measured;        // The maximum over ranks, NaN where it is broken.
-    bool usable = true, complete = false;
+    bool usable = true, complete = false, sum_came = false;
+    bool must_load = false;             // Of some rank: it has joined and does not know what others hold.
     std::vector<StateView> after;       // The true states after the boundary, with alpha as in R.
     std::vector<remedy::Ticks> lambda;  // Under which this forward ran.
     bool acted = false;
@@ -108,10 +128,17 @@ class Checker {
     bool sets_local = false, sets_registers = false;
   };
 
+  size_t world() const { return truth_.size(); }
+  // All ranks that will pass boundary `b` have.
   void Complete(model::Boundary b);
+  // The epoch that began before boundary `b`, if one did.
+  void EnterEpoch(uint32_t rank, model::Boundary b);
+  // What all ranks decide from R of the boundary before, and what it makes of each.
+  void Decide(model::Boundary b, Round* round);
+  void CheckRounds(model::Boundary until);
   // What `effect`, decided from R of the boundary before, makes of a rank that did not fail.
   void Move(uint32_t rank, model::Boundary b, const Round& of, const Effect& effect);
-  Effect Decide(model::Boundary b, const Round& round, const StateView& state);
+  Effect EffectOf(model::Boundary b, const Round& round, const StateView& state);
   void DecideClip(model::Boundary b, const client::Proposal& p, Effect* effect, const StateView& state);
   bool AddTargets(model::Boundary put_in, model::Boundary b, const client::Proposal& p,
                   std::vector<remedy::Ticks>* targets) const;
@@ -138,8 +165,10 @@ class Checker {
   std::map<std::pair<uint32_t, model::Boundary>, bool> failed_, apply_failed_;
   std::map<model::OrderId, Known> orders_;
   std::map<client::OrderTag, model::OrderId> tags_;
-  std::vector<bool> diverged_;
+  std::vector<bool> diverged_, must_load_;
+  uint32_t first_ = 0;                // A rank that passes the boundary.
   model::Boundary epoch_begins_ = 0;  // The first boundary that may be a basis.
+  model::Boundary joined_at_ = 0;     // The first boundary since ranks joined: what was in R before it nobody reads.
 };
 
 }  // namespace gyrostat::simulation

@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <utility>
 
-#include "client/src/state.h"
 #include "support/clip_client.h"
 
 namespace gyrostat::simulation {
@@ -35,16 +34,11 @@ client::Settings SettingsOf(const Plan& plan) {
   return settings;
 }
 
-client::AgreementTerms TermsOf(const Plan& plan) {
-  return {.layout = {.entries = plan.entries, .statistics = plan.head_count()},
-          .lag = 1};
-}
-
 }  // namespace
 
 Job::Job(const Plan& plan, Mutant mutant, std::string* trace)
-    : plan_(plan), mutant_(mutant), trace_(trace), dice_(plan.seed), settings_(SettingsOf(plan)), terms_(TermsOf(plan)),
-      checker_(&plan_, &settings_), daemon_(&plan_, &scheduler_, &dice_), ranks_(plan.ranks()) {
+    : plan_(plan), mutant_(mutant), trace_(trace), dice_(plan.seed), settings_(SettingsOf(plan)),
+      checker_(&plan_, &settings_), daemon_(&plan_, &scheduler_, &dice_) {
   daemon_.ports.order = [this](const model::Order& order, bool approved) { TakeOrder(order, approved); };
   daemon_.ports.acknowledged = [this](uint64_t sequence) {
     if (leader_ != nullptr) leader_->Acknowledged(sequence);
@@ -85,92 +79,16 @@ void Job::Trace(const char* format, ...) {
   *trace_ += '\n';
 }
 
-void Job::StartAttempt() {
-  running_ = true;
-  rounds_.clear();
-  stops_.clear();
-  stopped_.clear();
-  model::AttemptId attempt;
-  for (size_t i = 0; i < attempt.bytes.size(); ++i) attempt.bytes[i] = static_cast<uint8_t>(dice_.Next());
-  const auto restored =
-      checkpoint_.state.empty() || dice_.Chance(0.3) ? nullptr : Restored(checkpoint_.state);
-  step_base_ = checkpoint_.step;
-  for (uint32_t r = 0; r < plan_.ranks(); ++r) {
-    Rank& rank = ranks_[r];
-    rank = Rank();
-    rank.agreement = MakeRank(mutant_, &settings_, terms_, attempt);
-    rank.model.emplace(checkpoint_.shards[r % plan_.shards]);
-  }
-  may_act_ = Join(restored.get());
-  Trace("attempt %llu begins, %s", static_cast<unsigned long long>(++attempt_number_),
-        restored == nullptr ? "without state" : "from a checkpoint");
-  checker_.BeginAttempt(
-      attempt, ViewOf(*ranks_[0].agreement, 1, 0),
-      restored == nullptr ? RegisterTruth{}
-                          : checkpoint_.registers.Shifted(-static_cast<int64_t>(checkpoint_.boundary)));
-  if (leader_ != nullptr) dead_leaders_.push_back(std::move(leader_));
-  leader_ = std::make_unique<Leader>(&plan_, &settings_, ranks_[0].agreement.get(), &scheduler_, &dice_, &daemon_,
-                                     &checker_);
-  if (restored != nullptr) leader_->NewEpoch(ranks_[0].agreement->epoch(), restored.get());
-  leader_->Connect();
-  for (uint32_t r = 0; r < plan_.ranks(); ++r) StartStep(r);
-}
-
-// True when the ranks may act. Loads what a checkpoint held first: it is part of what must be equal.
-bool Job::Join(const client::RestoredState* restored) {
-  const bool unable = dice_.Chance(plan_.cannot_bind);
-  const uint32_t world = plan_.ranks();
-  std::vector<float> reduced(client::JoinLanes(world), -1e30f), lanes(reduced.size());
-  std::vector<client::JoinWord> words;
-  for (uint32_t r = 0; r < world; ++r) {
-    client::Agreement& agreement = *ranks_[r].agreement;
-    if (restored != nullptr) agreement.NewEpoch(restored);
-    client::JoinWord word{.layout = terms_.layout, .lag = 1, .world_size = world, .rank = r,
-                          .replica = r / plan_.shards, .attempt = agreement.attempt(), .epoch = agreement.epoch(),
-                          .digest = agreement.digest(), .ready = !(unable && r == world - 1), .cover = {}};
-    for (uint32_t head = 0; head < plan_.head_count(); ++head)
-      if (ranks_[r].model->Owns(head))
-        word.cover.Add(head / plan_.heads, client::RowCover::Projection::kQuery, head % plan_.heads,
-                       head % plan_.heads + 1);
-    for (uint32_t k = 0; k < plan_.layers * plan_.kv_heads; ++k)
-      if (k % plan_.kv_heads % plan_.shards == r % plan_.shards)
-        word.cover.Add(k / plan_.kv_heads, client::RowCover::Projection::kKey, k % plan_.kv_heads,
-                       k % plan_.kv_heads + 1);
-    words.push_back(word);
-    client::WriteJoin(word, lanes);
-    for (size_t i = 0; i < lanes.size(); ++i) reduced[i] = std::max(reduced[i], lanes[i]);
-  }
-  bool may_act = true;
-  for (uint32_t r = 0; r < world; ++r) {
-    const auto result = client::ReadJoin(words[r], client::RowCover::Whole(settings_.model, 1), reduced);
-    may_act &= result.may_act;
-    if (!result.may_act) ranks_[r].agreement->HoldForEver(result.reason);
-  }
-  return may_act;
-}
-
-void Job::EndAttempt(Time restart_after) {
-  if (!running_) return;
-  running_ = false;
-  ++generation_;
-  leader_->Die();
-  leader_->Break();
-  checker_.EndAttempt(false);
-  Trace("the attempt dies");
-  After(restart_after, [this] { StartAttempt(); });
-}
-
 void Job::StartStep(uint32_t r) {
   Rank& rank = ranks_[r];
   const model::Boundary b = ++rank.boundary;
-  rank.maxima = rank.model->Forward(b + 1000 * attempt_number_, r / plan_.shards);
   rank.forward_version = rank.agreement->ledger().version();
-  if (dice_.Chance(plan_.bad_input / 4)) rank.maxima[dice_.Between(0, rank.maxima.size() - 1)] = std::nanf("");
+  MeasureStep(r);
   rank.base = BaseRate(step_base_ + static_cast<model::Step>(b));
   rank.rate = rank.agreement->Rate(rank.base, b);
   const auto skip = static_cast<model::Boundary>(
       rank.agreement->registers().file().at(remedy::kRegisterSkipBoundary).to);
-  if (skip != b) rank.model->Grow(b, rank.base > 0 ? rank.rate / rank.base : 1);
+  rank.skips = skip == b;
   Time takes = plan_.step - 200 + dice_.Between(0, 400);
   if (r == 0 && dice_.Chance(plan_.slow_leader)) takes *= dice_.Between(2, 10);
   if (dice_.Chance(plan_.pause)) takes += dice_.Between(1, 30) * plan_.step;
@@ -178,9 +96,10 @@ void Job::StartStep(uint32_t r) {
 }
 
 void Job::AtBoundary(uint32_t r) {
-  Rank& rank = ranks_[r];
+  const uint64_t generation = generation_;
   Misbehave(r);
-  if (!running_) return;
+  if (generation != generation_ || Blocked()) return;
+  Rank& rank = ranks_[r];
   const model::Boundary b = rank.boundary;
   const bool there = !rank.agreement->needs_round(b) || rounds_[b - 1].arrived[r];
   if (there) return GoOn(r, false);
@@ -193,19 +112,26 @@ void Job::AtBoundary(uint32_t r) {
 }
 
 void Job::GoOn(uint32_t r, bool skip) {
+  const Rank& rank = ranks_[r];
+  const bool fails = rank.agreement->needs_round(rank.boundary) && !skip && rounds_[rank.boundary - 1].fails[r];
+  Pass(r, skip, fails);
+  if (!Blocked()) Fill(r);
+}
+
+void Job::Pass(uint32_t r, bool skip, bool fails) {
   Rank& rank = ranks_[r];
   rank.waiting = false;
   const model::Boundary b = rank.boundary;
   client::Agreement& me = *rank.agreement;
   const bool waits = me.needs_round(b);
-  const bool fails = waits && !skip && rounds_[b - 1].fails[r];
+  if (!rank.skips) rank.model->Grow(b, rank.base > 0 ? rank.rate / rank.base : 1);
   std::span<const float> lanes;
   if (waits) lanes = skip ? std::span<const float>(rank.own_lanes) : std::span<const float>(rounds_[b - 1].lanes);
   me.Passed(b);
   const client::Action& action = fails ? me.DecideFailed(b) : me.Decide(b, lanes);
   if (fails) checker_.OnCollectiveFailed(r, b - 1);
-  if (r == 0 && fails) leader_->desk.Lost("the collective failed", b, step_base_ + static_cast<model::Step>(b));
-  if (r == 0 && !fails) leader_->desk.Decided(action, b, step_base_ + static_cast<model::Step>(b));
+  if (r == 0 && fails) leader_->desk().Lost("the collective failed", b, step_base_ + static_cast<model::Step>(b));
+  if (r == 0 && !fails) leader_->desk().Decided(action, b, step_base_ + static_cast<model::Step>(b));
   if (action.verdict != client::Verdict::kNone || action.local)
     Trace("rank %u boundary %llu: verdict %d%s %s", r, static_cast<unsigned long long>(b),
           static_cast<int>(action.verdict), action.local ? " local" : "", action.reason.c_str());
@@ -218,7 +144,6 @@ void Job::GoOn(uint32_t r, bool skip) {
   if (acts) Act(r, action);
   if (r == 0) leader_->Tell();
   if (b > rank.alpha_touched_until) rank.alpha = me.registers().file().at(remedy::kRegisterAlphas).At(b);
-  if (!Blocked()) Fill(r);
 }
 
 void Job::Act(uint32_t r, const client::Action& action) {
@@ -228,7 +153,7 @@ void Job::Act(uint32_t r, const client::Action& action) {
     rank.model->Scale(action.plan, (action.plan.q.size() + action.plan.k.size()) / 2);
     rank.agreement->Failed("a binding broke");
     checker_.OnApplyFailed(r, rank.boundary);
-    if (r == 0) leader_->desk.Failed("a binding broke");
+    if (r == 0) leader_->desk().Failed("a binding broke");
     return;
   }
   rank.model->Scale(action.plan, SIZE_MAX);
@@ -237,14 +162,14 @@ void Job::Act(uint32_t r, const client::Action& action) {
       rank.model->ScaleLayer(set.id - remedy::kRegisterBetas,
                              set.value / rank.agreement->registers().file().at(set.id).At(rank.boundary));
   rank.agreement->Applied();
-  if (r == 0) leader_->desk.Applied(action);
+  if (r == 0) leader_->desk().Applied(action);
 }
 
 const client::Proposal* Job::Propose(uint32_t r) {
   if (r != 0) return nullptr;
   leader_->TakeOrders();
   const model::Boundary b = ranks_[0].boundary;
-  const client::Proposal* proposal = leader_->desk.Propose(b, step_base_ + static_cast<model::Step>(b));
+  const client::Proposal* proposal = leader_->desk().Propose(b, step_base_ + static_cast<model::Step>(b));
   leader_->Tell();
   if (proposal == nullptr) return nullptr;
   proposal_ = *proposal;
@@ -295,23 +220,16 @@ void Job::Fill(uint32_t r) {
     rank.agreement->Observe(remedy::kRegisterAlphas + 1,
                             rank.agreement->registers().file().at(remedy::kRegisterAlphas + 1).At(b));
   const client::Proposal* proposal = Propose(r);
-  std::vector<float> lanes(terms_.layout.size());
-  if (!rank.agreement->Fill(b, {.maxima = rank.maxima, .maxima_usable = usable, .ready = ready, .proposal = proposal},
-                            lanes)) {
-    leader_->desk.NotIn();
+  std::vector<float> lanes(terms_.layout.size()), sums(terms_.layout.sums);
+  if (!rank.agreement->Fill(
+          b, {.maxima = rank.said.maxima, .maxima_usable = usable, .ready = ready, .proposal = proposal}, lanes)) {
+    leader_->desk().NotIn();
     leader_->Tell();
     proposal = nullptr;
   }
-  FillView view{.state = ViewOf(*rank.agreement, rank.alpha, rank.rate),
-                .base = rank.base,
-                .not_ready = !ready || rank.agreement->unsure() || !may_act_,
-                .maxima = rank.maxima,
-                .usable = usable,
-                .head_bits = {},
-                .proposal = proposal};
-  for (uint32_t head = 0; head < plan_.head_count(); ++head)
-    view.head_bits.push_back(rank.model->Owns(head) ? rank.model->BitsOf(head) : 0);
-  checker_.OnFill(r, b, view);
+  WriteStatistics(r, &lanes, &sums);
+  checker_.OnFill(r, b, ViewOfRank(r, ready, usable, proposal));
+  rank.filled = b;
   if (mutant_ == Mutant::kPollIfReady || mutant_ == Mutant::kLocalTimeout) {
     rank.own_lanes = lanes;
     const auto order = rank.own_lanes.begin() + client::LaneLayout::kOrder;
@@ -319,29 +237,45 @@ void Job::Fill(uint32_t r) {
   }
   if (r == 0) {
     Round& round = rounds_[b];
-    round.forward_version = rank.forward_version;
     round.epoch = rank.agreement->epoch();
-    round.step = step_base_ + static_cast<model::Step>(b);
     if (++passed_ >= plan_.boundaries && stops_.upper_bound(b) == stops_.end()) PlanStop(Stop::kSave, b);
   }
-  Contribute(r, lanes);
+  Contribute(r, lanes, sums);
   if (Blocked()) return;
   if (stops_.contains(b)) return StopAt(r);
   StartStep(r);
 }
 
-void Job::Contribute(uint32_t r, const std::vector<float>& lanes) {
+FillView Job::ViewOfRank(uint32_t r, bool ready, bool usable, const client::Proposal* proposal) const {
+  const Rank& rank = ranks_[r];
+  FillView view{.state = ViewOf(*rank.agreement, rank.alpha, rank.rate),
+                .base = rank.base,
+                .not_ready = !ready || rank.agreement->unsure() || rank.held,
+                .said = rank.said,
+                .usable = usable,
+                .head_bits = {},
+                .proposal = proposal};
+  for (uint32_t head = 0; head < plan_.head_count(); ++head)
+    view.head_bits.push_back(rank.model->Owns(head) ? rank.model->BitsOf(head) : 0);
+  return view;
+}
+
+void Job::Contribute(uint32_t r, const std::vector<float>& lanes, const std::vector<float>& sums) {
   const model::Boundary b = ranks_[r].boundary;
   Round& round = rounds_[b];
   if (round.lanes.empty()) {
     round.lanes = lanes;
-    round.arrived.assign(plan_.ranks(), false);
-    round.fails.assign(plan_.ranks(), false);
+    round.sums = sums;
+    round.arrived.assign(ranks_.size(), false);
+    round.fails.assign(ranks_.size(), false);
+  } else {
+    for (size_t i = 0; i < lanes.size(); ++i) round.lanes[i] = std::max(round.lanes[i], lanes[i]);
+    for (size_t i = 0; i < sums.size(); ++i) round.sums[i] += sums[i];
   }
-  for (size_t i = 0; i < lanes.size(); ++i) round.lanes[i] = std::max(round.lanes[i], lanes[i]);
-  if (++round.put_in < plan_.ranks()) return;
+  if (++round.put_in < ranks_.size()) return;
   const bool fails = dice_.Chance(plan_.collective_fails);
-  for (uint32_t each = 0; each < plan_.ranks(); ++each) {
+  round.sum_fails = dice_.Chance(plan_.sum_fails);
+  for (uint32_t each = 0; each < ranks_.size(); ++each) {
     if (fails) round.fails[each] = dice_.Chance(0.5);
     Time copy = kCopy + dice_.Between(0, 30);
     if (dice_.Chance(plan_.late_copy)) copy += dice_.Between(1, 3 * plan_.step);
@@ -352,12 +286,7 @@ void Job::Contribute(uint32_t r, const std::vector<float>& lanes) {
 void Job::Arrive(uint32_t r, model::Boundary b) {
   Round& round = rounds_[b];
   round.arrived[r] = true;
-  if (r == 0 && !round.fails[0] && round.epoch == leader_rank().agreement->epoch()) {
-    std::vector<float> maxima(round.lanes.begin() + static_cast<std::ptrdiff_t>(terms_.layout.statistics_at()),
-                              round.lanes.end());
-    std::transform(maxima.begin(), maxima.end(), maxima.begin(), client::FromLane);
-    leader_->Report(b, round.step, round.forward_version, round.epoch, maxima);
-  }
+  if (r == 0 && !round.fails[0] && round.epoch == leader_rank().agreement->epoch()) Report(b, round);
   if (ranks_[r].waiting && ranks_[r].boundary == b + 1) GoOn(r, false);
   rounds_.erase(rounds_.begin(), rounds_.lower_bound(b > 70 ? b - 70 : 0));
 }
@@ -370,10 +299,11 @@ void Job::PlanStop(Stop stop, model::Boundary after) {
 
 void Job::StopAt(uint32_t r) {
   const model::Boundary b = ranks_[r].boundary;
-  if (++stopped_[b] < plan_.ranks()) return;
+  if (++stopped_[b] < ranks_.size()) return;
+  const uint64_t generation = generation_;
   AllStopped(stops_[b]);
-  if (!running_ || ending_ || Blocked()) return;
-  for (uint32_t each = 0; each < plan_.ranks(); ++each) StartStep(each);
+  if (generation != generation_ || ending_ || Blocked()) return;
+  for (uint32_t each = 0; each < ranks_.size(); ++each) StartStep(each);
 }
 
 }  // namespace gyrostat::simulation

@@ -28,30 +28,16 @@ T ValueOf(const std::string& bytes) {
 
 Leader::Leader(const Plan* plan, const client::Settings* settings, const client::Agreement* rank, Scheduler* scheduler,
                Dice* dice, Daemon* daemon, Checker* checker)
-    : desk(rank), plan_(plan), settings_(settings), rank_(rank), scheduler_(scheduler), dice_(dice), daemon_(daemon),
-      checker_(checker), frames_(client::FrameLayout(plan->layers, plan->heads), 2), mirror_(settings, rank->attempt()),
+    : plan_(plan), settings_(settings), rank_(rank), scheduler_(scheduler), dice_(dice), daemon_(daemon),
+      checker_(checker), desk_(std::make_unique<client::LeaderDesk>(rank)), mirror_(settings, rank->attempt()),
       unacked_(1024, 32 << 20) {}
 
-void Leader::Report(model::Boundary b, model::Step step, uint64_t ledger_version, uint32_t epoch,
-                    std::span<const float> maxima) {
-  client::Frame& frame = *frames_.queue().Reserve();  // Never committed: one frame serves.
-  frame.Begin(step);
-  frame.boundary = b;
-  frame.epoch = epoch;
-  frame.ledger_version = ledger_version;
-  frame.logit_kind = model::LogitKind::kExact;
-  frame.counts[client::Frame::Slot(model::Signal::kAttnLogitMax)] = static_cast<uint32_t>(maxima.size());
-  std::copy(maxima.begin(), maxima.end(), frame.Array(model::Signal::kAttnLogitMax));
+void Leader::Report(const client::Frame& frame) {
   mirror_.OnFrame(frame);
   model::Report report;
+  frame.CopyTo(&report);
   report.sequence = ++last_sequence_;
-  report.epoch = epoch;
-  report.boundary = b;
-  report.step = step;
-  report.ledger_version = ledger_version;
-  report.attn_logit_kind = model::LogitKind::kExact;
-  report.SetScalar(model::Signal::kLoss, 2.5);
-  report.MutableArray(model::Signal::kAttnLogitMax).assign(maxima.begin(), maxima.end());
+  checker_->OnReport(report);
   if (!untold_.empty()) {
     report.local_clips = std::move(untold_.front());
     untold_.pop_front();
@@ -140,31 +126,49 @@ void Leader::Receive(const model::Order& order) {
 }
 
 void Leader::TakeOrders() {
-  while (!arrived_.empty() && !desk.full()) {
-    desk.Take(arrived_.front());
+  while (!arrived_.empty() && !desk_->full()) {
+    desk_->Take(arrived_.front());
     arrived_.pop_front();
   }
 }
 
 void Leader::Tell() {
-  for (const model::Ack& ack : desk.acks) {
+  for (const model::Ack& ack : desk_->acks) {
     mirror_.OnAgreed(ack);
     PushAck(ack);
   }
-  desk.acks.clear();
-  for (model::LocalClips& clips : desk.local_clips) {
+  desk_->acks.clear();
+  for (model::LocalClips& clips : desk_->local_clips) {
     mirror_.OnAgreedLocal(clips);
     untold_.push_back(std::move(clips));
   }
-  desk.local_clips.clear();
+  desk_->local_clips.clear();
 }
 
-void Leader::NewEpoch(uint32_t epoch, const client::RestoredState* restored) {
-  desk.NewEpoch();
+void Leader::NewEpoch(uint32_t epoch, model::Boundary boundary, const client::RestoredState* restored) {
+  Leave();
+  BeginEpoch(epoch, 0, boundary, restored);
+}
+
+void Leader::Leave() {
+  desk_->NewEpoch();
   Tell();
+}
+
+void Leader::GoOn(const client::Agreement* rank, uint32_t world_size, model::Boundary boundary,
+                  const client::RestoredState* restored) {
+  rank_ = rank;
+  desk_ = std::make_unique<client::LeaderDesk>(rank);
+  BeginEpoch(rank->epoch(), world_size, boundary, restored);
+}
+
+void Leader::BeginEpoch(uint32_t epoch, uint32_t world_size, model::Boundary boundary,
+                        const client::RestoredState* restored) {
   client::Record record;
   record.kind = client::RecordKind::kEpoch;
   record.epoch = epoch;
+  record.world_size = world_size;
+  record.boundary = boundary;
   if (restored != nullptr) record.restored = std::make_unique<client::RestoredState>(*restored);
   mirror_.OnEpoch(record);
   untold_.clear();

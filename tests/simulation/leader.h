@@ -4,7 +4,7 @@
 
 #include <cstdint>
 #include <deque>
-#include <span>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -24,16 +24,20 @@ class Leader {
   Leader(const Plan* plan, const client::Settings* settings, const client::Agreement* rank, Scheduler* scheduler,
          Dice* dice, Daemon* daemon, Checker* checker);
 
-  client::LeaderDesk desk;
+  client::LeaderDesk& desk() { return *desk_; }
 
-  // R of boundary b was read, maybe before the training thread waits for it: reports what it says.
-  void Report(model::Boundary b, model::Step step, uint64_t ledger_version, uint32_t epoch,
-              std::span<const float> maxima);
+  // R of a boundary was read, maybe before the training thread waits for it: reports the frame that it completed.
+  void Report(const client::Frame& frame);
   // At the boundary: orders that have come wait for R from now on.
   void TakeOrders();
   // What the desk has to tell.
   void Tell();
-  void NewEpoch(uint32_t epoch, const client::RestoredState* restored);
+  void NewEpoch(uint32_t epoch, model::Boundary boundary, const client::RestoredState* restored);
+  // The ranks join again: all orders die, and are told.
+  void Leave();
+  // And go on as `rank` after a boundary, in an epoch of its own.
+  void GoOn(const client::Agreement* rank, uint32_t world_size, model::Boundary boundary,
+            const client::RestoredState* restored);
   // An order came over the wire.
   void Receive(const model::Order& order);
   void Acknowledged(uint64_t sequence);
@@ -52,6 +56,8 @@ class Leader {
   void Send(client::WireKind kind, const std::string& bytes);
   void Deliver(client::WireKind kind, const std::string& bytes);
   void PushAck(const model::Ack& ack);
+  void BeginEpoch(uint32_t epoch, uint32_t world_size, model::Boundary boundary,
+                  const client::RestoredState* restored);
 
   const Plan* plan_;
   const client::Settings* settings_;
@@ -60,7 +66,7 @@ class Leader {
   Dice* dice_;
   Daemon* daemon_;
   Checker* checker_;
-  client::FrameRing frames_;
+  std::unique_ptr<client::LeaderDesk> desk_;
   client::ClipMirror mirror_;
   client::UnackedRing unacked_;
   std::deque<model::Order> arrived_;

@@ -10,7 +10,9 @@ namespace gyrostat::simulation {
 void Job::Misbehave(uint32_t r) {
   Rank& rank = ranks_[r];
   const model::Boundary b = rank.boundary;
-  if (dice_.Chance(plan_.crash / plan_.ranks())) return EndAttempt(dice_.Between(1, 50) * plan_.step);
+  if (dice_.Chance(plan_.crash / static_cast<double>(ranks_.size())))
+    return EndAttempt(dice_.Between(1, 50) * plan_.step);
+  if (dice_.Chance(plan_.rank_lost / static_cast<double>(ranks_.size()))) return LoseRank(r);
   if (dice_.Chance(plan_.clock_jump)) rank.clock_ahead += static_cast<int64_t>(dice_.Between(0, 400)) - 200;
   if (dice_.Chance(plan_.alpha_touched)) {
     rank.alpha *= 1.01f;
@@ -23,7 +25,10 @@ void Job::Misbehave(uint32_t r) {
     if (dice_.Chance(0.3)) return EndAttempt(dice_.Between(1, 20) * plan_.step);
     if (dice_.Chance(0.5)) PlanStop(Stop::kRepair, b);
   }
+  if (rank.agreement->must_load() && dice_.Chance(0.1)) PlanStop(Stop::kRepair, b);
+  if (rank.held && dice_.Chance(0.05)) PlanStop(Stop::kRegroup, b);
   if (r != 0) return;
+  if (dice_.Chance(plan_.regroup)) PlanStop(Stop::kRegroup, b);
   if (dice_.Chance(plan_.reset)) PlanStop(Stop::kReset, b);
   if (dice_.Chance(plan_.checkpoint)) PlanStop(Stop::kSave, b);
   if (dice_.Chance(plan_.register_orders)) ThrowRegisterOrder();
@@ -44,6 +49,8 @@ void Job::AllStopped(Stop stop) {
       return Repair();
     case Stop::kSave:
       return Save();
+    case Stop::kRegroup:
+      return Regroup(std::vector<bool>(ranks_.size(), false));
   }
 }
 
@@ -54,9 +61,9 @@ std::unique_ptr<client::RestoredState> Job::Restored(const std::string& bytes) c
 
 void Job::NewEpoch(const client::RestoredState* restored, const RegisterTruth& registers) {
   const model::Boundary b = ranks_[0].boundary;
-  for (uint32_t r = 0; r < plan_.ranks(); ++r) {
+  for (uint32_t r = 0; r < ranks_.size(); ++r) {
     client::Agreement& rank = *ranks_[r].agreement;
-    StateView view{.epoch = rank.epoch() + 1, .ledger = {}};
+    StateView view{.attempt = rank.attempt(), .epoch = rank.epoch() + 1, .ledger = {}};
     view.ledger.assign(plan_.head_count(), 0);
     if (restored != nullptr) {
       for (size_t i = 0; i < restored->ledger.size(); ++i)
@@ -66,40 +73,49 @@ void Job::NewEpoch(const client::RestoredState* restored, const RegisterTruth& r
     checker_.OnNewEpoch(r, b, view,
                         restored == nullptr ? RegisterTruth{} : registers.Shifted(static_cast<int64_t>(b) - then));
     rank.NewEpoch(restored);
+    ranks_[r].knows = true;
+    ranks_[r].stood_at = 0;
   }
-  leader_->NewEpoch(ranks_[0].agreement->epoch(), restored);
+  leader_->NewEpoch(ranks_[0].agreement->epoch(), b, restored);
 }
 
 // The trainer goes back to its checkpoint without a new process, with our state or without.
 void Job::Reset() {
   const auto restored = checkpoint_.state.empty() || dice_.Chance(0.3) ? nullptr : Restored(checkpoint_.state);
   Trace("rollback, %s", restored == nullptr ? "without state" : "with state");
-  for (uint32_t r = 0; r < plan_.ranks(); ++r) ranks_[r].model->CopyFrom(checkpoint_.shards[r % plan_.shards]);
+  for (uint32_t r = 0; r < ranks_.size(); ++r) ranks_[r].model->CopyFrom(checkpoint_.shards[r % plan_.shards]);
   step_base_ = checkpoint_.step - static_cast<model::Step>(ranks_[0].boundary);
   NewEpoch(restored.get(), checkpoint_.registers);
   checker_.OnRepaired();
 }
 
-// The trainer copies weights and ledger of ranks that are sure to those that are not.
+// The trainer copies weights and ledger of ranks that know theirs to all others: of those that had got furthest when
+// ranks joined last.
 void Job::Repair() {
-  std::vector<const Rank*> sources(plan_.shards, nullptr);
-  for (uint32_t r = 0; r < plan_.ranks(); ++r)
-    if (!checker_.diverged(r) && !ranks_[r].agreement->unsure()) sources[r % plan_.shards] = &ranks_[r];
-  if (std::find(sources.begin(), sources.end(), nullptr) != sources.end())
-    return EndAttempt(dice_.Between(1, 20) * plan_.step);
+  std::vector<const Rank*> sources;
+  model::Boundary stood_at = 0;
+  for (const Rank& rank : ranks_)
+    if (rank.knows && !rank.agreement->unsure()) stood_at = std::max(stood_at, rank.stood_at);
+  for (uint32_t shard = 0; shard < plan_.shards; ++shard) {
+    const Rank* source = nullptr;
+    for (uint32_t r = shard; r < ranks_.size(); r += plan_.shards)
+      if (ranks_[r].knows && !ranks_[r].agreement->unsure() && ranks_[r].stood_at == stood_at) source = &ranks_[r];
+    if (source == nullptr) return EndAttempt(dice_.Between(1, 20) * plan_.step);
+    sources.push_back(source);
+  }
   Trace("repair");
   const client::Agreement& from = *sources[0]->agreement;
   const auto state = Restored(client::SaveState(from.attempt(), from.epoch(), sources[0]->boundary, from.ledger(),
                                                 from.Outcomes(), from.registers()));
-  for (uint32_t r = 0; r < plan_.ranks(); ++r) ranks_[r].model->CopyFrom(*sources[r % plan_.shards]->model);
+  for (uint32_t r = 0; r < ranks_.size(); ++r) ranks_[r].model->CopyFrom(*sources[r % plan_.shards]->model);
   NewEpoch(state.get(), checker_.registers(static_cast<uint32_t>(sources[0] - ranks_.data())));
   checker_.OnRepaired();
 }
 
 void Job::Save() {
-  for (uint32_t r = 0; r < plan_.ranks(); ++r)
-    if (checker_.diverged(r) || ranks_[r].agreement->unsure()) return;
-  const auto saver = static_cast<uint32_t>(dice_.Between(0, plan_.ranks() - 1));
+  for (uint32_t r = 0; r < ranks_.size(); ++r)
+    if (checker_.diverged(r) || ranks_[r].agreement->unsure() || ranks_[r].agreement->must_load()) return;
+  const auto saver = static_cast<uint32_t>(dice_.Between(0, ranks_.size() - 1));
   const Rank& rank = ranks_[saver];
   const client::Agreement& from = *rank.agreement;
   checkpoint_.state = client::SaveState(from.attempt(), from.epoch(), rank.boundary, from.ledger(), from.Outcomes(),

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "client/src/agreement/agreement.h"
@@ -76,6 +77,32 @@ class NewestSRank : public client::Agreement {
   }
 };
 
+class RejoinEmptyRank : public client::Agreement {
+ public:
+  using Agreement::Agreement;
+
+ protected:
+  const client::RestoredState* StateOf(const client::Passage&) const override { return nullptr; }
+};
+
+class RejoinOldEpochRank : public client::Agreement {
+ public:
+  using Agreement::Agreement;
+
+ protected:
+  uint32_t EpochAfter(const client::Passage& brought, uint32_t joined) const override {
+    return brought.epoch > 0 ? brought.epoch - 1 : joined;
+  }
+};
+
+class RejoinHeedlessRank : public client::Agreement {
+ public:
+  using Agreement::Agreement;
+
+ protected:
+  std::string MustLoad(const client::Passage&, model::Boundary) const override { return {}; }
+};
+
 inline std::unique_ptr<client::Agreement> MakeRank(Mutant mutant, const client::Settings* settings,
                                                    const client::AgreementTerms& terms,
                                                    const model::AttemptId& attempt) {
@@ -92,6 +119,12 @@ inline std::unique_ptr<client::Agreement> MakeRank(Mutant mutant, const client::
       return std::make_unique<AckEarlyRank>(settings, terms, attempt);
     case Mutant::kNewestS:
       return std::make_unique<NewestSRank>(settings, terms, attempt);
+    case Mutant::kRejoinEmpty:
+      return std::make_unique<RejoinEmptyRank>(settings, terms, attempt);
+    case Mutant::kRejoinOldEpoch:
+      return std::make_unique<RejoinOldEpochRank>(settings, terms, attempt);
+    case Mutant::kRejoinHeedless:
+      return std::make_unique<RejoinHeedlessRank>(settings, terms, attempt);
     default:
       return std::make_unique<client::Agreement>(settings, terms, attempt);
   }

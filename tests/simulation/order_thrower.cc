@@ -13,8 +13,8 @@ void Job::ThrowRegisterOrder() {
   if (dice_.Chance(0.7))
     leader_->Receive(order);
   else
-    leader_->desk.Take(order);
-  if (dice_.Chance(0.3)) leader_->desk.Take(order);
+    leader_->desk().Take(order);
+  if (dice_.Chance(0.3)) leader_->desk().Take(order);
   Trace("a person orders %s of %zu registers", model::Token(order.kind), order.sets.size());
 }
 

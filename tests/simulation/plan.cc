@@ -26,13 +26,19 @@ const char* Name(Mutant mutant) {
       return "ack-early";
     case Mutant::kNewestS:
       return "newest-s";
+    case Mutant::kRejoinEmpty:
+      return "rejoin-empty";
+    case Mutant::kRejoinOldEpoch:
+      return "rejoin-old-epoch";
+    case Mutant::kRejoinHeedless:
+      return "rejoin-heedless";
   }
   return "";
 }
 
 std::vector<Mutant> AllMutants() {
   std::vector<Mutant> all;
-  for (auto m = static_cast<uint8_t>(Mutant::kPollIfReady); m <= static_cast<uint8_t>(Mutant::kNewestS); ++m)
+  for (auto m = static_cast<uint8_t>(Mutant::kPollIfReady); m <= static_cast<uint8_t>(Mutant::kRejoinHeedless); ++m)
     all.push_back(static_cast<Mutant>(m));
   return all;
 }
@@ -50,6 +56,7 @@ Plan::Plan(uint64_t the_seed) : seed(the_seed) {
   if (dice.Chance(0.25)) where = model::ClipWhere::kLocal;
   if (dice.Chance(0.2)) mode = model::Mode::kAdvise;
   wire_max = dice.Chance(0.3) ? 15'000 : 1'500;
+  sums = dice.Chance(0.8);
   // A tenth of the seeds has no fault at all: there orders must be applied.
   if (dice.Chance(0.1)) return;
   // Each fault is either out of the world or as frequent as the dice say.
@@ -77,6 +84,12 @@ Plan::Plan(uint64_t the_seed) : seed(the_seed) {
   register_orders = fault(0.1);
   checkpoint = fault(0.2);
   cannot_bind = fault(0.1);
+  rank_lost = fault(0.02);
+  regroup = fault(0.04);
+  join_fails = fault(0.05);
+  sum_fails = fault(0.1);
+  absent = fault(0.2);
+  odd = fault(0.01);
 }
 
 std::string Plan::ToString() const {
@@ -84,10 +97,11 @@ std::string Plan::ToString() const {
   std::snprintf(text, sizeof(text),
                 "seed %llu: %u replicas x %u shards, %u key heads, growth %.3f, %s, %s; crash %.3f pause %.3f "
                 "reset %.3f collective %.3f apply %.3f binding %.3f alpha %.3f edge %.2f forged %.2f stream %.3f "
-                "daemon %.3f",
+                "daemon %.3f lost %.3f regroup %.3f",
                 static_cast<unsigned long long>(seed), replicas, shards, kv_heads, growth, model::Token(where),
                 model::Token(mode), crash, pause, reset, collective_fails, apply_fails, binding_breaks, alpha_touched,
-                order_edge, order_forged, stream_breaks, daemon_restarts);
+                order_edge, order_forged, stream_breaks, daemon_restarts, rank_lost,
+                regroup);
   return text;
 }
 

@@ -25,6 +25,9 @@ enum class Mutant : uint8_t {
   kAlphaOutside,      // Leaves registers out of the digest.
   kAckEarly,          // Says applied before R_{b+1}.
   kNewestS,           // Compares an order with the newest maxima, not with those of its basis.
+  kRejoinEmpty,       // Joins again without its ledger and registers.
+  kRejoinOldEpoch,    // Joins again and stays in its old epoch.
+  kRejoinHeedless,    // Joins others, new or unsure, and acts before a state was loaded.
 };
 // Name on the command line; empty for kNone.
 const char* Name(Mutant mutant);
@@ -35,7 +38,8 @@ struct Plan {
 
   uint64_t seed;
   // The job.
-  uint32_t replicas = 1, shards = 1;  // Data-parallel copies, tensor-parallel parts of each.
+  // Data-parallel copies in the beginning, tensor-parallel parts of each.
+  uint32_t replicas = 1, shards = 1;
   uint32_t layers = 2, heads = 4, kv_heads = 4;
   uint32_t entries = 340;
   uint32_t boundaries = 100;  // That must be passed in all; attempts together.
@@ -48,6 +52,12 @@ struct Plan {
   double alpha_touched = 0, kill_switch = 0, late_copy = 0, bad_input = 0, clock_jump = 0;
   double stream_breaks = 0, order_lost = 0, order_delayed = 0, order_doubled = 0, order_edge = 0, order_forged = 0;
   double daemon_restarts = 0, mode_changes = 0, register_orders = 0, checkpoint = 0, cannot_bind = 0;
+  // Ranks that are lost in mid-step, and ones that come or go at a boundary; then all join again. A copy of a join that
+  // does not arrive.
+  double rank_lost = 0, regroup = 0, join_fails = 0;
+  // The statistics: whether the job has a SUM, and values that a rank does not have, or has as NaN or infinity.
+  bool sums = true;
+  double sum_fails = 0, absent = 0, odd = 0;
   Time wire_min = 50, wire_max = 1500;
 
   uint32_t ranks() const { return replicas * shards; }

@@ -303,12 +303,12 @@ GYRO_API gyro_status gyro_hold(gyro_client *client, const char *reason);
 GYRO_API gyro_status gyro_reset(gyro_client *client);
 
 /* Ranks came or went in this process's lifetime (elastic training). Between boundaries, on every rank that goes on,
- * with the collective, the rank and the number of ranks from now on; ranks that are new call gyro_open with them at the
- * same place. Blocks until all have joined. A new epoch begins everywhere: all orders die. Boundaries go on from the
- * furthest rank's. The old collective must be over: nothing may touch its lanes any more. Ledger and registers stay;
- * where ranks are new, or one is unsure, nothing is applied until all load one state (gyro_state_save on one,
- * gyro_state_load on all). The rank that holds the stream stays rank 0; without it a new leader's gyro_open begins a
- * new attempt. GYRO_INVALID: no collective from the beginning, or a wrong argument; nobody has been joined then. */
+ * with the collective, the rank and the number of ranks from now on; new ranks call gyro_open with them at the same
+ * place. Blocks until all have joined, in a new epoch: all orders die. Boundaries go on from the furthest rank's. The
+ * old collective must be over: nothing may touch its lanes any more. Ledger and registers stay. Where a rank is new,
+ * unsure, or has missed a boundary, nothing is applied until all load one state (gyro_state_save on one,
+ * gyro_state_load on all; or gyro_reset on all). Who holds the stream stays rank 0; a new leader begins a new
+ * attempt. GYRO_INVALID: no collective from the beginning, or a wrong argument; nobody has been joined then. */
 GYRO_API gyro_status gyro_rejoin(gyro_client *client, const gyro_collective *collective, uint32_t rank,
                                  uint32_t world_size);
 

@@ -137,7 +137,7 @@ std::string Agreement::Obstacle(bool equal) const {
   if (unsure_) return trouble_;
   if (!round_.boundaries_equal) return "the ranks stand at different boundaries";
   if (!equal) return "the ranks' states differ";
-  if (round_.not_ready) return hold_for_ever_ ? hold_reason_ : "a rank is not ready";
+  if (round_.not_ready) return hold_for_ever_ ? hold_reason_ : must_load() ? must_load_ : "a rank is not ready";
   return {};
 }
 
@@ -317,7 +317,7 @@ bool Agreement::Fill(model::Boundary b, const FillInput& in, std::span<float> la
   measured_.Begin(b, ForwardVersion());
   const RankWord word{.digest = Digest(),
                       .boundary = b,
-                      .not_ready = !in.ready || unsure_ || hold_for_ever_,
+                      .not_ready = !in.ready || unsure_ || hold_for_ever_ || must_load(),
                       .bad_input = !in.maxima_usable,
                       .proposal = in.proposal};
   const bool fits = WriteWord(terms_.layout, word, lanes);
@@ -355,15 +355,39 @@ bool Agreement::NewEpoch(const RestoredState* restored, std::string* why) {
   local_ = {};
   local_version_ = 0;
   unsure_ = false;
+  must_load_.clear();
   trouble_ = hold_reason_;
   return true;
 }
 
-bool Agreement::GoOn(const RestoredState* state, uint32_t epoch, model::Boundary b, std::string* why) {
+Passage Agreement::Leave(model::Boundary b) const {
+  return {.attempt = attempt_,
+          .epoch = epoch_ + 1,
+          .boundary = b,
+          .state = unsure_ ? nullptr : State(b),
+          .unsure = unsure_ ? trouble_ : std::string(),
+          .must_load = must_load_};
+}
+
+bool Agreement::GoOn(Passage* brought, uint32_t epoch, model::Boundary b, std::string* why) {
   boundary_ = b;
-  if (!NewEpoch(state, why)) return false;
-  epoch_ = epoch;
+  if (brought->state != nullptr) brought->state->boundary = b;  // All count the same ones.
+  if (!NewEpoch(StateOf(*brought), why)) return false;
+  epoch_ = EpochAfter(*brought, epoch);
+  must_load_ = MustLoad(*brought, b);
+  if (!must_load_.empty() && !brought->unsure.empty()) BeUnsure(brought->unsure);
+  if (!unsure_ && must_load()) trouble_ = must_load_;
   return true;
+}
+
+std::string Agreement::MustLoad(const Passage& brought, model::Boundary b) const {
+  if (!brought.unsure.empty()) return brought.unsure;
+  if (!brought.must_load.empty()) return brought.must_load;
+  if (brought.state == nullptr) return "this rank is new among the others: all must load one state first";
+  if (brought.boundary < b)
+    return "this rank has missed boundary " + std::to_string(b) +
+           ", which others passed: all must load one state first";
+  return {};
 }
 
 std::unique_ptr<RestoredState> Agreement::State(model::Boundary b) const {

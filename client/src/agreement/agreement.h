@@ -78,6 +78,16 @@ struct Confirmation {
   uint64_t digest = 0;
 };
 
+// What a rank takes along where ranks join again. A rank that is new brings only the attempt that it would begin.
+struct Passage {
+  model::AttemptId attempt;
+  uint32_t epoch = 0;                    // In which it would go on.
+  model::Boundary boundary = 0;          // The last that it passed.
+  std::unique_ptr<RestoredState> state;  // Null: it is new, or does not know what its weights are.
+  std::string unsure;                    // Why it does not; empty: it does.
+  std::string must_load;                 // Why it had to load a state before, and has not; empty: nothing.
+};
+
 // What one rank measured and holds at a boundary.
 struct FillInput {
   std::span<const float> maxima;  // This rank's own, layer-major; absent where it has no such head. Empty: none.
@@ -130,11 +140,13 @@ class Agreement {
   // dies.
   bool NewEpoch(const RestoredState* restored, std::string* why = nullptr);
 
-  // The ranks joined again, or this one joined ranks that were there before: goes on after boundary `b` in `epoch`,
-  // with the ledger, registers and envelope of `state` (null: none). Before the first Decide. As NewEpoch fails.
-  bool GoOn(const RestoredState* state, uint32_t epoch, model::Boundary b, std::string* why);
-  // All that is state, as a checkpoint would hold it after boundary `b`.
-  std::unique_ptr<RestoredState> State(model::Boundary b) const;
+  // Ranks join again after boundary `b`: what this one takes along.
+  Passage Leave(model::Boundary b) const;
+  // The ranks joined again, or this one joined ranks that were there before: goes on after boundary `b` in `epoch`
+  // with what it brought. A rank that is new, was UNSURE or has missed a boundary says not_ready until the next
+  // NewEpoch: equal digests alone would not show that its weights are others'. Before the first Decide. As NewEpoch
+  // fails. `brought->state` counts boundaries as all do afterwards.
+  bool GoOn(Passage* brought, uint32_t epoch, model::Boundary b, std::string* why);
 
   // From now on this rank says not_ready in every R, and why.
   void HoldForEver(const std::string& why);
@@ -142,6 +154,8 @@ class Agreement {
   // Why nothing is applied now; empty: all is well. UNSURE is told here too.
   const std::string& trouble() const { return trouble_; }
   bool unsure() const { return unsure_; }
+  // This rank is not ready until all load one state.
+  bool must_load() const { return !must_load_.empty(); }
 
   const AgreementTerms& terms() const { return terms_; }
   double tau_min() const { return settings_->tau_min; }
@@ -182,6 +196,10 @@ class Agreement {
   virtual void ForgetEvidence() { measured_.Clear(); }
   virtual uint64_t ForwardVersion() const { return forward_version_; }
   virtual bool MayConfirm(const Pending& pending, model::Boundary of) const { return of > pending.applied_at; }
+  virtual const RestoredState* StateOf(const Passage& brought) const { return brought.state.get(); }
+  virtual uint32_t EpochAfter(const Passage&, uint32_t joined) const { return joined; }
+  // Why a rank that goes on after boundary `b` must load a state first; empty: it need not.
+  virtual std::string MustLoad(const Passage& brought, model::Boundary b) const;
   // Null: the entry is right. `*target` is Λ*.
   virtual const char* CheckEntry(const ProposalEntry& entry, float tau, const MeasuredRing::Slot& basis,
                                  remedy::Ticks* target) const;
@@ -212,6 +230,8 @@ class Agreement {
   void PlanLocal(const Issued& issued);
   void Conclude(Verdict verdict, std::string reason);
   void BeUnsure(std::string why);
+  // All that is state, as a checkpoint would hold it after boundary `b`.
+  std::unique_ptr<RestoredState> State(model::Boundary b) const;
   void Remember(const OrderTag& tag, model::AckOutcome outcome);
   uint64_t Digest() const;
 
@@ -236,6 +256,7 @@ class Agreement {
 
   bool unsure_ = false, hold_for_ever_ = false;
   std::string trouble_, hold_reason_;
+  std::string must_load_;  // Why this rank is not ready before a new epoch; empty: it is.
 };
 
 }  // namespace gyrostat::client

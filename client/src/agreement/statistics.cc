@@ -137,11 +137,11 @@ RankPlace PlaceOf(const Settings& settings, uint32_t replicas) {
                       std::max(settings.model.head_dim, 1u);
   if (settings.shards.empty() || !(rows > 0)) return place;
   place.layer_share.assign(layers, 0);
-  for (const gyro_shard& shard : settings.shards)
-    place.layer_share[shard.layer] += static_cast<double>(shard.row_end - shard.row_begin) / rows;
+  for (const gyro_shard& shard : settings.shards)  // Rows first: a sum of sixths is less than one.
+    place.layer_share[shard.layer] += static_cast<double>(shard.row_end - shard.row_begin);
   double sum = 0, owned = 0;
   for (double& share : place.layer_share) {
-    share = std::min(share, 1.0);
+    share = std::min(share / rows, 1.0);
     sum += share;
     owned += share > 0 ? 1 : 0;
   }

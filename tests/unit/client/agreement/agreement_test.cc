@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "support/rank_group.h"
 
@@ -347,6 +351,85 @@ TEST(Agreement, TheDigestOfTheLedgerIsTheSameHoweverItCameAbout) {
   group.rank[0]->NewEpoch(&state);
   EXPECT_EQ(other.rank[0]->digest(), group.rank[0]->digest());
   EXPECT_NE(incremental, group.rank[0]->digest());  // Another epoch.
+}
+
+// Both ranks join again after the boundary that they stand at, as gyro_rejoin does it.
+void JoinAgain(RankGroup* group, std::vector<Passage> brought) {
+  model::Boundary last = 0;
+  for (const Passage& each : brought) last = std::max(last, each.boundary);
+  for (size_t i = 0; i < brought.size(); ++i) {
+    auto renewed = std::make_unique<Agreement>(&group->settings, group->rank[i]->terms(), group->attempt);
+    std::string why;
+    ASSERT_TRUE(renewed->GoOn(&brought[i], 5, last, &why)) << why;
+    if (i == 0) group->desk = std::make_unique<LeaderDesk>(renewed.get());
+    group->rank[i] = std::move(renewed);
+  }
+  group->boundary = last;
+}
+
+// What is decided on an order of the first boundaries after a join.
+Action DecidedAfterJoin(RankGroup* group, std::vector<Passage> brought) {
+  JoinAgain(group, std::move(brought));
+  group->maxima[5] = 60;
+  group->Steps(2);
+  const Proposal p = ClipOf(60, 30, 5, 1);
+  group->next = &p;
+  group->Step();
+  return group->Step();
+}
+
+std::vector<Passage> Leaving(const RankGroup& group) {
+  std::vector<Passage> brought;
+  for (const auto& rank : group.rank) brought.push_back(rank->Leave(group.boundary));
+  return brought;
+}
+
+TEST(Agreement, RanksThatJoinAgainKeepWhatTheyHaveInANewEpoch) {
+  RankGroup group(2);
+  group.maxima[5] = 60;
+  DecidedOn(&group, ClipOf(60, 30, 5, 1));
+  EXPECT_EQ(DecidedAfterJoin(&group, Leaving(group)).verdict, Verdict::kApply);
+  EXPECT_EQ(group.rank[0]->epoch(), 5u);
+  EXPECT_EQ(group.rank[0]->ledger().At(1, 1), 2 * remedy::LnTicks(2));
+  EXPECT_TRUE(group.IsEqual());
+}
+
+TEST(Agreement, ANewRankHoldsAllUntilAStateIsLoadedThoughNothingWasEverApplied) {
+  RankGroup group(2);
+  group.Steps(3);
+  std::vector<Passage> brought = Leaving(group);
+  brought[1] = {};
+  const Action action = DecidedAfterJoin(&group, std::move(brought));
+  EXPECT_EQ(action.verdict, Verdict::kHeld);
+  EXPECT_TRUE(group.IsEqual());  // So that the digest alone would not have held them.
+  EXPECT_EQ(group.rank[1]->trouble(), "this rank is new among the others: all must load one state first");
+  // A second join makes it no older.
+  EXPECT_EQ(DecidedAfterJoin(&group, Leaving(group)).verdict, Verdict::kHeld);
+  for (auto& rank : group.rank) rank->NewEpoch(nullptr);
+  group.Steps(2);
+  const Proposal p = ClipOf(60, 30, 5, 1);
+  group.next = &p;
+  group.Step();
+  EXPECT_EQ(group.Step().verdict, Verdict::kApply);
+}
+
+TEST(Agreement, ARankThatWasUnsureIsUnsureAfterAJoin) {
+  RankGroup group(2);
+  group.Steps(3);
+  for (auto& rank : group.rank) rank->Failed("no memory");  // Each may have changed another half of its weights.
+  EXPECT_EQ(DecidedAfterJoin(&group, Leaving(group)).verdict, Verdict::kHeld);
+  EXPECT_TRUE(group.rank[0]->unsure());
+  EXPECT_EQ(group.rank[0]->trouble(), "what was agreed on could not be applied here: no memory");
+}
+
+TEST(Agreement, ARankThatMissedABoundaryHoldsAllUntilAStateIsLoaded) {
+  RankGroup group(2);
+  group.Steps(3);
+  std::vector<Passage> brought = Leaving(group);
+  --brought[1].boundary;
+  EXPECT_EQ(DecidedAfterJoin(&group, std::move(brought)).verdict, Verdict::kHeld);
+  EXPECT_EQ(group.rank[1]->trouble(),
+            "this rank has missed boundary 3, which others passed: all must load one state first");
 }
 
 }  // namespace

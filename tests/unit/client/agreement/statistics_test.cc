@@ -431,6 +431,20 @@ TEST(Statistics, WhereASumIsLostNoShareIsTakenForTheWhole) {
   EXPECT_EQ(ScalarOf(*alone, Signal::kGradNorm), 4);
 }
 
+// A sum of sixths is less than one, and what stands for less than a copy is not reported alone.
+TEST(Statistics, AWholeCopyIsWholeHoweverItsRowsAreListed) {
+  Settings settings;
+  settings.model.layers = 1;
+  settings.model.heads = 4;
+  settings.model.kv_heads = 2;
+  for (uint64_t row = 0; row < 4; ++row) settings.shards.push_back({0, 0, row, row + 1});
+  for (uint64_t row = 0; row < 2; ++row) settings.shards.push_back({0, 1, row, row + 1});
+  const RankPlace place = PlaceOf(settings, 1);
+  EXPECT_EQ(place.layer_share, std::vector<double>{1});
+  EXPECT_EQ(place.share, 1);
+  EXPECT_EQ(place.whole_share, 1);
+}
+
 // Whatever the lanes hold: nothing is written past a frame's arrays. (Runs under ASan as well.)
 TEST(Statistics, AnyLanesAreRead) {
   for (uint64_t seed = 0; seed < 50; ++seed) {
