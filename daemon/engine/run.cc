@@ -380,6 +380,7 @@ const std::string& Run::name() const { return state_->name; }
 uint64_t Run::number() const { return state_->number; }
 const RunOptions& Run::options() const { return state_->options; }
 const model::AttemptId& Run::attempt() const { return state_->attempts.current(); }
+uint64_t Run::last_sequence() const { return state_->attempts.last_sequence(); }
 model::Mode Run::mode() const { return state_->policy.mode(); }
 int64_t Run::last_mono_ms() const { return state_->last_mono_ms; }
 

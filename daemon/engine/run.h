@@ -50,6 +50,7 @@ class Run {
   uint64_t number() const;
   const RunOptions& options() const;
   const model::AttemptId& attempt() const;
+  uint64_t last_sequence() const;  // Reports of this attempt up to here are in; 0: none.
   model::Mode mode() const;
   int64_t last_mono_ms() const;  // Of the newest event that changed something.
   RunState View() const;         // A copy for readers on other threads.

@@ -174,8 +174,10 @@ void Shard::Tick() {
   for (auto& [name, slot] : slots_) {
     Apply(&slot, TickEvent{}, nullptr);
     if (!slot.snapshot_wanted) continue;
+    // For a run that may say nothing more; nor will a client whose window is full before this acknowledges what it sent.
     out_.Clear();
-    AddEntry(&slot, nullptr, Settled(&slot, nullptr, nullptr));  // For a run that may say nothing more.
+    out_.acknowledge_sequence = slot.run->last_sequence();
+    AddEntry(&slot, nullptr, Settled(&slot, nullptr, nullptr));
   }
 }
 
