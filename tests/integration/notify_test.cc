@@ -97,7 +97,7 @@ class NotifierTest : public ::testing::Test {
     notifier_ = std::make_unique<Notifier>(
         Options(std::move(webhooks)),
         Sources{&rows_,
-                [this] {
+                [] {
                   auto view = std::make_shared<engine::RunState>();
                   view->run = "run";
                   view->attempt = testing::IdOf(1);
