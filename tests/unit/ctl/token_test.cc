@@ -5,25 +5,29 @@
 #include <fstream>
 
 #include "ctl/address.h"
+#include "support/temp_dir.h"
 
 namespace gyrostat::ctl {
 namespace {
 
 constexpr char kHere[] = "127.0.0.1:7431";
 
-std::string File(const std::string& content) {
-  const std::string path = ::testing::TempDir() + "/token";
-  std::ofstream(path) << content;
-  return path;
-}
+class ReadTokenTest : public ::testing::Test {
+ protected:
+  std::string File(const std::string& content) const {
+    std::ofstream(dir_.File("token")) << content;
+    return dir_.File("token");
+  }
+  testing::TempDir dir_;
+};
 
-TEST(ReadToken, TakesTheFirstLineWithoutItsEnds) {
+TEST_F(ReadTokenTest, TakesTheFirstLineWithoutItsEnds) {
   EXPECT_EQ(*ReadToken(File("s3cret\n"), kHere), "s3cret");
   EXPECT_EQ(*ReadToken(File("  s3cret \r\nnext"), kHere), "s3cret");
   EXPECT_EQ(*ReadToken(File("s3cret"), kHere), "s3cret");
 }
 
-TEST(ReadToken, RefusesWhatIsNoTokenAndNeverShowsIt) {
+TEST_F(ReadTokenTest, RefusesWhatIsNoTokenAndNeverShowsIt) {
   for (const std::string& bad : {std::string(""), std::string("\n"), std::string("   \n"), std::string("hush hush"),
                                  std::string("hush\x01"), std::string(4097, 'h'), std::string("hush\xc3\xa9")}) {
     const auto token = ReadToken(File(bad), kHere);
@@ -33,13 +37,13 @@ TEST(ReadToken, RefusesWhatIsNoTokenAndNeverShowsIt) {
   }
 }
 
-TEST(ReadToken, NamesAFileThatCannotBeRead) {
+TEST_F(ReadTokenTest, NamesAFileThatCannotBeRead) {
   const auto token = ReadToken("/nonexistent/token", kHere);
   EXPECT_EQ(token.status().message(), "--token-file /nonexistent/token cannot be read: No such file or directory");
   EXPECT_FALSE(ReadToken("/", kHere).ok());
 }
 
-TEST(ReadToken, NeverSendsATokenOverTheNetworkInClear) {
+TEST_F(ReadTokenTest, NeverSendsATokenOverTheNetworkInClear) {
   const auto token = ReadToken(File("s3cret"), "gpu7.example:7431");
   EXPECT_NE(token.status().message().find("a token is only sent to this machine"), std::string::npos);
 }
