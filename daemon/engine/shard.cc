@@ -174,7 +174,7 @@ void Shard::Tick() {
   for (auto& [name, slot] : slots_) {
     Apply(&slot, TickEvent{}, nullptr);
     if (!slot.snapshot_wanted) continue;
-    // For a run that may say nothing more; nor will a client whose window is full before this acknowledges what it sent.
+    // For a run that may say nothing more; nor will a client whose window is full before this acknowledges its reports.
     out_.Clear();
     out_.acknowledge_sequence = slot.run->last_sequence();
     AddEntry(&slot, nullptr, Settled(&slot, nullptr, nullptr));
