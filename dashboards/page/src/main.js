@@ -128,7 +128,7 @@ function App() {
   document.documentElement.dataset.theme = dark ? "dark" : "light";
   localStorage.theme = theme;
   useEffect(() => { document.title = name ? name + " – gyrostat" : "gyrostat"; }, [name]);
-  const turn = () => setTheme(THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length]);
+  const turn = () => setTheme((now) => THEMES[(THEMES.indexOf(now) + 1) % THEMES.length]);  // Keys outrun drawing.
   useEffect(() => {
     const moved = () => setName(runOf());
     const system = matchMedia("(prefers-color-scheme: dark)");
@@ -150,7 +150,7 @@ function App() {
       removeEventListener("keydown", keys);
       system.removeEventListener("change", again);
     };
-  }, [theme]);
+  }, []);
   return html`<nav><a href="#" class="home">gyrostat</a><span></span>
       <button onClick=${turn} title="t" aria-label=${`Colours: ${theme}`}>
         ${{auto: "◐ auto", light: "☀ light", dark: "☾ dark"}[theme]}</button>
