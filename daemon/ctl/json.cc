@@ -3,9 +3,9 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "ctl/text.h"
+#include "json/values.h"
 #include "model/ids.h"
 #include "model/intervention.h"
 #include "model/signal.h"
@@ -13,19 +13,12 @@
 namespace gyrostat::ctl {
 namespace {
 
-using Value = nlohmann::ordered_json;
-
-std::string Line(const Value& value) { return value.dump(-1, ' ', false, Value::error_handler_t::replace); }
-
-Value Real(double value) {
-  if (model::IsAbsent(value)) return nullptr;
-  return std::isfinite(value) ? Value(value) : Value(Number(value));
-}
+using json::Dump, json::Real, json::Value;
 
 // The shortest decimal that reads back as this float, instead of the digits of its widening to double.
 Value Real(float value) {
   if (model::IsAbsent(static_cast<double>(value))) return nullptr;
-  if (!std::isfinite(value)) return Value(Number(static_cast<double>(value)));
+  if (!std::isfinite(value)) return Real(static_cast<double>(value));
   std::array<char, 32> raw;
   const auto end = std::to_chars(raw.data(), raw.data() + raw.size(), value).ptr;
   double wide = 0;
@@ -183,10 +176,10 @@ std::string AttemptHex(const std::string& bytes) {
   return id ? id->ToHex() : "";
 }
 
-std::string Json(const v1::RunSummary& run) { return Line(Summary(run)); }
-std::string Json(const v1::Finding& finding) { return Line(FindingValue(finding)); }
-std::string Json(const v1::Episode& episode) { return Line(EpisodeValue(episode)); }
-std::string Json(const v1::Intervention& intervention) { return Line(InterventionValue(intervention)); }
+std::string Json(const v1::RunSummary& run) { return Dump(Summary(run)); }
+std::string Json(const v1::Finding& finding) { return Dump(FindingValue(finding)); }
+std::string Json(const v1::Episode& episode) { return Dump(EpisodeValue(episode)); }
+std::string Json(const v1::Intervention& intervention) { return Dump(InterventionValue(intervention)); }
 
 std::string Json(const v1::RunView& view) {
   Value out = Summary(view.summary());
@@ -216,7 +209,7 @@ std::string Json(const v1::RunView& view) {
   for (const std::string& kind : view.allow()) out["allow"].push_back(Text(kind));
   out["reports_total"] = view.reports_total();
   out["reports_dropped_total"] = view.reports_dropped_total();
-  return Line(out);
+  return Dump(out);
 }
 
 std::string JsonHeader(const std::string& run, const v1::ExportAttempt& attempt) {
@@ -226,7 +219,7 @@ std::string JsonHeader(const std::string& run, const v1::ExportAttempt& attempt)
   out["attempt"] = TextOrNull(AttemptHex(attempt.attempt()));
   out["model"] = ModelValue(attempt.model());
   out["attn_logit"] = AttnLogitValue(attempt.attn_logit());
-  return Line(out);
+  return Dump(out);
 }
 
 std::string JsonExport(const std::string& run, const std::string& file, const std::string& format, uint64_t reports,
@@ -237,14 +230,14 @@ std::string JsonExport(const std::string& run, const std::string& file, const st
   out["format"] = Text(format);
   out["reports"] = reports;
   out["attempts"] = attempts;
-  return Line(out);
+  return Dump(out);
 }
 
 std::string JsonPoint(int64_t step, double value) {
   Value out;
   out["step"] = step;
   out["value"] = Real(value);
-  return Line(out);
+  return Dump(out);
 }
 
 std::string JsonMode(const std::string& run, v1::Mode mode) {
@@ -255,7 +248,7 @@ std::string JsonMode(const std::string& run, v1::Mode mode) {
 std::string JsonStrings(std::span<const std::pair<std::string, std::string>> fields) {
   Value out = Value::object();
   for (const auto& [name, value] : fields) out[name] = Text(value);
-  return Line(out);
+  return Dump(out);
 }
 
 std::string JsonQkClip(double tau, const std::string& variant, std::span<const ClippedHead> heads) {
@@ -270,7 +263,7 @@ std::string JsonQkClip(double tau, const std::string& variant, std::span<const C
     if (each.q_rope) head["q_rope"] = Real(*each.q_rope);
     for (const auto& [name, factor] : each.rows) head["rows"][name] = Real(factor);
   }
-  return Line(out);
+  return Dump(out);
 }
 
 std::string JsonDeepNorm(const std::string& arch, std::span<const DeepNormStack> stacks) {
@@ -280,7 +273,7 @@ std::string JsonDeepNorm(const std::string& arch, std::span<const DeepNormStack>
   out["decoder"] = nullptr;
   for (const DeepNormStack& each : stacks)
     out[each.name] = {{"alpha", Real(each.alpha)}, {"beta", Real(each.beta)}, {"budget", Real(each.budget)}};
-  return Line(out);
+  return Dump(out);
 }
 
 std::string JsonWarmup(const std::string& kind, uint64_t at, uint64_t to, std::span<const WarmupStep> steps) {
@@ -291,7 +284,7 @@ std::string JsonWarmup(const std::string& kind, uint64_t at, uint64_t to, std::s
   out["steps"] = Value::array();
   for (const WarmupStep& each : steps)
     out["steps"].push_back({{"step", each.step}, {"base", Real(each.base)}, {"rate", Real(each.rate)}});
-  return Line(out);
+  return Dump(out);
 }
 
 std::string JsonConfig(const std::string& file, std::span<const std::string> errors) {
@@ -300,7 +293,7 @@ std::string JsonConfig(const std::string& file, std::span<const std::string> err
   out["valid"] = errors.empty();
   out["errors"] = Value::array();
   for (const std::string& each : errors) out["errors"].push_back(Text(each));
-  return Line(out);
+  return Dump(out);
 }
 
 }  // namespace gyrostat::ctl

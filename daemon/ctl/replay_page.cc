@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -13,12 +12,13 @@
 #include "ctl/html.h"
 #include "ctl/render.h"
 #include "ctl/signal_words.h"
+#include "json/values.h"
 #include "model/intervention.h"
 
 namespace gyrostat::ctl {
 namespace {
 
-using Value = nlohmann::ordered_json;
+using json::OrNull, json::Real, json::Value;
 
 // Of a terminal. Below kWideColumns the first values are left out: the curve shows how it began.
 constexpr size_t kCurveColumnsMin = 10, kCurveColumnsMax = 48, kWideColumns = 100;
@@ -27,34 +27,10 @@ constexpr std::string_view kOurRules = "gyrostat";
 
 bool IsWide(const Style& style) { return style.columns == 0 || style.columns >= kWideColumns; }
 
-Value Real(double value) {
-  if (model::IsAbsent(value)) return nullptr;
-  return std::isfinite(value) ? Value(value) : Value(Number(value));
-}
-
-template <class T>
-Value OrNull(const std::optional<T>& value) {
-  return value ? Value(*value) : Value(nullptr);
-}
-
 Value FindingValue(const RuledFinding& ruled) {
-  const model::Finding& finding = ruled.finding;
   Value out;
   out["rules"] = ruled.rules;
-  out["detector"] = finding.detector;
-  out["severity"] = model::Token(finding.severity);
-  out["signal"] = finding.signal == model::Signal::kNone ? Value(nullptr) : Value(model::SignalName(finding.signal));
-  out["layer"] = OrNull(finding.layer);
-  out["head"] = OrNull(finding.head);
-  out["rank"] = OrNull(finding.rank);
-  out["step_begin"] = finding.step_begin;
-  out["step_detected"] = finding.step_detected;
-  out["step_end"] = OrNull(finding.step_end);
-  out["healed"] = OrNull(finding.healed);
-  out["value"] = Real(finding.value);
-  out["expected"] = Real(finding.expected);
-  out["message"] = finding.message;
-  out["recommend"] = finding.recommend ? Value(model::Token(*finding.recommend)) : Value(nullptr);
+  json::PutFinding(ruled.finding, &out);
   return out;
 }
 

@@ -4,11 +4,11 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
 #include "ctl/text.h"
+#include "json/values.h"
 #include "logs/spec.h"
 #include "model/architecture.h"
 #include "model/presets.h"
@@ -16,7 +16,7 @@
 namespace gyrostat::ctl {
 namespace {
 
-using Value = nlohmann::ordered_json;
+using json::OrNull, json::Value;
 
 constexpr size_t kFileBytesMax = size_t{16} << 20;
 
@@ -31,10 +31,6 @@ absl::StatusOr<logs::SpecRead> ReadFile(const std::string& file) {
 
 Value Word(const std::string& text) { return text.empty() ? Value(nullptr) : Value(text); }
 Value Count(uint64_t count) { return count == 0 ? Value(nullptr) : Value(count); }
-template <class T>
-Value OrNull(const std::optional<T>& value) {
-  return value ? Value(*value) : Value(nullptr);
-}
 
 std::string PresetNames() {
   std::string names;

@@ -1,61 +1,24 @@
 #include "notify/format.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
-#include "model/report.h"
-#include "model/signal.h"
+#include "json/values.h"
 
 namespace gyrostat::notify {
 namespace {
 
-using Value = nlohmann::ordered_json;
+using json::Dump, json::OrNull, json::TokenOrNull, json::Value;
 
 constexpr size_t kSlackTextBytesMax = 2900;  // Of 3000 characters.
 constexpr size_t kSlackLineBytesMax = 500;   // Before escaping, which makes five of one at worst.
-
-std::string Dump(const Value& value) { return value.dump(-1, ' ', false, Value::error_handler_t::replace); }
-
-Value Real(double value) {
-  if (model::IsAbsent(value)) return nullptr;
-  if (std::isnan(value)) return "NaN";
-  if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
-  return value;
-}
-
-template <class T>
-Value OrNull(const std::optional<T>& value) {
-  return value ? Value(*value) : Value(nullptr);
-}
-template <class T>
-Value TokenOrNull(const std::optional<T>& value) {
-  return value ? Value(model::Token(*value)) : Value(nullptr);
-}
-Value SignalOrNull(model::Signal signal) {
-  return signal == model::Signal::kNone ? Value(nullptr) : Value(std::string(model::SignalName(signal)));
-}
 
 Value FindingValue(const model::Finding& in) {
   Value out;
   out["id"] = in.id;
   out["episode"] = in.episode != 0 ? Value(in.episode) : Value(nullptr);
-  out["detector"] = in.detector;
-  out["severity"] = model::Token(in.severity);
-  out["signal"] = SignalOrNull(in.signal);
-  out["layer"] = OrNull(in.layer);
-  out["head"] = OrNull(in.head);
-  out["rank"] = OrNull(in.rank);
-  out["step_begin"] = in.step_begin;
-  out["step_detected"] = in.step_detected;
-  out["step_end"] = OrNull(in.step_end);
-  out["healed"] = OrNull(in.healed);
-  out["value"] = Real(in.value);
-  out["expected"] = Real(in.expected);
-  out["message"] = in.message;
-  out["recommend"] = TokenOrNull(in.recommend);
+  json::PutFinding(in, &out);
   return out;
 }
 

@@ -3,39 +3,22 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
 #include "base/text.h"
+#include "json/values.h"
 #include "model/signal.h"
 
 namespace gyrostat::web {
 namespace {
 
-using Value = nlohmann::ordered_json;
+using json::Dump, json::OrNull, json::Real, json::TokenOrNull, json::Value;
 using model::Signal;
 
 constexpr size_t kFindingsMax = 500, kEpisodesMax = 50, kInterventionsMax = 200;
 constexpr Signal kEventArrays[] = {Signal::kAttnLogitMax, Signal::kHiddenMs, Signal::kLayerGradNorm};
 
-std::string Dump(const Value& value) { return value.dump(-1, ' ', false, Value::error_handler_t::replace); }
-
-Value Real(double value) {
-  if (model::IsAbsent(value)) return nullptr;
-  if (std::isnan(value)) return "NaN";
-  if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
-  return value;
-}
-
-template <class T>
-Value OrNull(const std::optional<T>& value) {
-  return value ? Value(*value) : Value(nullptr);
-}
-template <class T>
-Value TokenOrNull(const std::optional<T>& value) {
-  return value ? Value(model::Token(*value)) : Value(nullptr);
-}
 Value TextOrNull(std::string_view text) { return text.empty() ? Value(nullptr) : Value(std::string(text)); }
 
 Value Summary(const engine::RunState& run) {
@@ -67,20 +50,7 @@ Value FindingValue(const model::Finding& in, const model::AttemptId& attempt) {
   out["id"] = in.id;
   out["attempt"] = attempt.ToHex();
   out["episode"] = in.episode != 0 ? Value(in.episode) : Value(nullptr);
-  out["detector"] = in.detector;
-  out["severity"] = model::Token(in.severity);
-  out["signal"] = TextOrNull(model::SignalName(in.signal));
-  out["layer"] = OrNull(in.layer);
-  out["head"] = OrNull(in.head);
-  out["rank"] = OrNull(in.rank);
-  out["step_begin"] = in.step_begin;
-  out["step_detected"] = in.step_detected;
-  out["step_end"] = OrNull(in.step_end);
-  out["healed"] = OrNull(in.healed);
-  out["value"] = Real(in.value);
-  out["expected"] = Real(in.expected);
-  out["message"] = in.message;
-  out["recommend"] = TokenOrNull(in.recommend);
+  json::PutFinding(in, &out);
   return out;
 }
 

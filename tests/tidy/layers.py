@@ -24,7 +24,7 @@ LIBRARIES = {
     "prometheus/": ["telemetry"],
     "httplib.h": ["web", "daemon/ctl/doctor_facts.cc"],
     "torch/": ["client/examples/torch_loop.cc"],
-    "nlohmann/": ["store", "notify", "web", "ctl", "service"],
+    "nlohmann/": ["json", "store", "web", "ctl", "service"],
     "gloo/": ["client/collectives/gloo_mesh.cc"],
     "nccl.h": ["client/collectives/device_table_check.cc"],
     "cuda_runtime_api.h": ["client/collectives/device_table_check.cc"],
