@@ -373,6 +373,7 @@ void DeclareRankOutlier(Declared* out) {
   d.Integer("offences", "A far report counts 2, a usual one takes 1 away; so many: a warning.", 2, 200,
             &O::offences);
   d.Number("slow_ratio", "A step time above so many medians is slow.", 1.01, 1000, &O::slow_ratio);
+  d.Number("slow_ms_min", "And so many milliseconds above it: less holds nobody up.", 0, 1e6, &O::slow_ms_min);
   d.Integer("slow_offences", "As offences, for step times: said as information.", 2, 200, &O::slow_offences);
   d.Integer("quiet_reports", "So many reports in a row without one: over.", 1, 10000, &O::quiet_reports);
 }

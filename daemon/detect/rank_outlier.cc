@@ -60,7 +60,8 @@ RankOutlier::Spread RankOutlier::SpreadOf(std::span<const float> digest, Field f
 }
 
 bool RankOutlier::IsFar(float value, Field field, const Spread& spread) const {
-  if (field == kTime) return value > options_.slow_ratio * spread.median;
+  if (field == kTime)
+    return value > options_.slow_ratio * spread.median && value - spread.median > options_.slow_ms_min;
   if (!IsFinite(value)) return true;
   if (field == kGrad && value <= 0) return false;
   const double judged = field == kGrad ? std::log(static_cast<double>(value)) : value;

@@ -5,7 +5,8 @@
 // norm, of one rank is far from the median over ranks, in units of 1.4826 MAD (floored: equal ranks must not make
 // noise an outlier), in most of its recent reports: an offence adds 2, agreement takes 1 away. A single bad batch on
 // a rank is noise. A value that is not finite while those of most ranks are counts as far. *Slow*: its step time
-// stays far above the median; information. Needs at least 4 ranks that report (3 for checksums to name the odd one).
+// stays far above the median, by more than processes that share a processor take from each other; information. Needs
+// at least 4 ranks that report (3 for checksums to name the odd one).
 //
 // Source: median/MAD over ranks, methods.md §10.1 and §10.4 (common mode first); Megatron's re-run idea, §6.
 #pragma once
@@ -21,11 +22,12 @@ struct RankOutlierOptions {
   double grad_floor = 0.1;         // Of ln(norm). > 0.
   uint32_t offences = 16;          // That make a warning: 8 far reports in a row, or most of more. [2, 200].
   double slow_ratio = 1.5;         // Of the median step time. > 1.
+  double slow_ms_min = 10;         // Above it at least. >= 0.
   uint32_t slow_offences = 64;     // [2, 200].
   uint32_t quiet_reports = 32;     // Without one: over. [1, 10000].
   template <class Archive>
   void Fields(Archive& a) {
-    a(far_deviations, loss_floor, grad_floor, offences, slow_ratio, slow_offences, quiet_reports);
+    a(far_deviations, loss_floor, grad_floor, offences, slow_ratio, slow_ms_min, slow_offences, quiet_reports);
   }
 };
 

@@ -44,6 +44,7 @@ struct Behaviour {
   int odd_weights_rank = -1;
   bool sums = true;
   int without_sums_rank = -1;  // This rank's job gave no SUM.
+  int slow_rank = -1;
 };
 
 // What one rank measured in one step: its share of the tokens.
@@ -72,6 +73,8 @@ void Record(gyro_client* client, const Measured& m, int rank, int step, const Be
   gyro_record_scalar(client, "loss", m.loss);
   gyro_record_scalar(client, "learning_rate", 0.001 * (rank + 1));
   gyro_record_scalar(client, "grad_norm", NormOf(step));
+  // Measured, it would be what else the machine does.
+  gyro_record_scalar(client, "rank_step_time_ms", rank == behaviour.slow_rank ? 90 : 50);
   gyro_record_scalar(client, "weight_checksum", step * 7 + (rank == behaviour.odd_weights_rank ? 1 : 0));
   const std::vector<float> norms(kLayers, static_cast<float>(NormOf(step)));
   gyro_record_array(client, "layer_grad_norm", norms.data(), norms.size());
@@ -219,6 +222,13 @@ TEST(OneStream, ARankWhoseLossIsFarOffIsFound) {
   ASSERT_EQ(board->said.count, 1u);
   EXPECT_EQ(board->said.rank[0], 2) << board->said.message[0];
   EXPECT_EQ(board->said.severity[0], static_cast<int32_t>(model::Severity::kWarning));
+}
+
+TEST(OneStream, ASlowRankIsNamed) {
+  const auto board = RunRanks({.slow_rank = 1});
+  ASSERT_EQ(board->said.count, 1u);
+  EXPECT_EQ(board->said.rank[0], 1) << board->said.message[0];
+  EXPECT_EQ(board->said.severity[0], static_cast<int32_t>(model::Severity::kInfo));
 }
 
 TEST(OneStream, ARankWhoseWeightsDifferIsFoundWithoutSumsToo) {

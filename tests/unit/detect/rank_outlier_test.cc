@@ -80,6 +80,14 @@ TEST(RankOutlier, ASlowRankIsInformation) {
   EXPECT_EQ(said[0].rank, 1u);
 }
 
+// Steps of a fraction of a millisecond are as long as the processor that ranks share lets them be.
+TEST(RankOutlier, AFractionOfAMillisecondHoldsNobodyUp) {
+  EXPECT_THAT(Say(200, [](int, std::vector<Slot>* slots) {
+    for (Slot& s : *slots) s.time_ms = 0.2f;
+    (*slots)[1].time_ms = 0.7f;
+  }), IsEmpty());
+}
+
 TEST(RankOutlier, WeightsThatDifferAreCriticalAtTheSecondReport) {
   const auto said = Say(60, [](int step, std::vector<Slot>* slots) {
     if (step >= 10 && step < 20) (*slots)[6].checksum += 1;
