@@ -119,7 +119,6 @@ void gyro_client::Agree(const gyrostat::client::JoinResult& join) {
   lockstep = std::make_unique<gyrostat::client::Lockstep>(&shared->settings, join, &shared->frames, &shared->orders,
                                                           &shared->records, &shared->counters);
   recorder.HoldFrames(true);
-  recorder.KeepAllMaxima(true);
   if (join.epoch == 0 && join.boundary == 0) return;
   recorder.GoTo(join.boundary);
   lockstep->GoOn(Here(), join, {});

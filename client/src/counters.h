@@ -76,7 +76,6 @@ struct TrainingCounters {
 // Written by the sender thread.
 struct SenderCounters {
   Tally connected, acked, dropped_unacked, reconnects, orders_received, orders_refused;
-  Tally collect_every;  // The daemon wants attention maxima of every n-th step; 0: of every step.
   ErrorCell error;
 };
 

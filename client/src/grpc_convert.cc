@@ -266,10 +266,6 @@ bool FromWire(const v1::DaemonMessage& in, DownMessage* out, std::string* order,
       out->kind = DownKind::kAcknowledged;
       out->sequence = in.acknowledged().sequence();
       return true;
-    case v1::DaemonMessage::kCollect:
-      out->kind = DownKind::kCollect;
-      out->collect_every_steps = in.collect().attn_logit_every_steps();
-      return true;
     case v1::DaemonMessage::kOrder:
     case v1::DaemonMessage::kLocalClip: {
       model::Order value;

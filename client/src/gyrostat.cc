@@ -156,12 +156,8 @@ gyro_status gyro_close(gyro_client* client, uint32_t flush_ms) {
 
 gyro_status gyro_step_begin(gyro_client* client, int64_t step) {
   if (const gyro_status status = Usable(client); status != GYRO_OK) return status;
-  if (client->lockstep != nullptr) {
-    client->lockstep->BeginStep(client->Here());
-  } else {
-    client->actuator.BeginStep(client->Here());
-    client->recorder.KeepAllMaxima(client->actuator.local_mode());
-  }
+  if (client->lockstep != nullptr) client->lockstep->BeginStep(client->Here());
+  else client->actuator.BeginStep(client->Here());
   return client->recorder.Begin(step);
 }
 

@@ -91,7 +91,6 @@ gyro_status Recorder::AttnLogitMax(const float* values, size_t count, int kind) 
   if (values == nullptr || !layout_.Fits(model::Shape::kLayerHead, count))
     return Invalid("attn_logit_max has %zu values%s, wanted layers x heads = %u x %u", count,
                    values == nullptr ? " at NULL" : "", layout_.layers(), layout_.heads());
-  if (!Collecting()) return GYRO_OK;
   if (!frame_->Resize(kSignal, count)) return Invalid("attn_logit_max would make the report larger than 1280 KiB");
   std::memcpy(frame_->Array(kSignal), values, count * sizeof(float));
   frame_->layers_seen.fill(~uint64_t{0});
@@ -108,7 +107,6 @@ gyro_status Recorder::LayerAttnLogitMax(uint32_t layer, const float* values, siz
   if (values == nullptr || layer >= layers || count != heads || heads == 0)
     return Invalid("attn_logit_max of layer %u has %zu values%s, wanted a layer below %zu and %zu values (heads)",
                    layer, count, values == nullptr ? " at NULL" : "", layers, heads);
-  if (!Collecting()) return GYRO_OK;
   const bool first = frame_->Count(kSignal) == 0;
   if (!frame_->Resize(kSignal, layers * heads))
     return Invalid("attn_logit_max would make the report larger than 1280 KiB");
@@ -191,11 +189,6 @@ gyro_status Recorder::OutOfOrder(const char* call) {
   if (phase_ == Phase::kDropping) return GYRO_DROPPED;
   Invalid("%s was called without gyro_step_begin", call);
   return GYRO_STATE;
-}
-
-bool Recorder::Collecting() const {
-  const uint64_t every = counters_->sender.collect_every.value();
-  return every <= 1 || keep_all_maxima_ || (boundary_ + 1) % every == 0;
 }
 
 bool Recorder::ReadKind(int kind, model::LogitKind* out) const {

@@ -37,9 +37,6 @@ class Recorder {
   // Hands the held frame over. The frame of this boundary is held from now on.
   void DeliverHeld();
 
-  // Local clipping needs the maxima of every step, whatever the daemon asked to collect.
-  void KeepAllMaxima(bool keep) { keep_all_maxima_ = keep; }
-
   // Boundaries count on from `boundary`: this rank has joined others that were further.
   void GoTo(model::Boundary boundary);
 
@@ -56,7 +53,6 @@ class Recorder {
   gyro_status Invalid(const char* format, ...) __attribute__((format(printf, 2, 3)));
   gyro_status OutOfOrder(const char* call);
   gyro_status User(std::string_view name, double value);
-  bool Collecting() const;
   bool ReadKind(int kind, model::LogitKind* out) const;
   // Spike scores of loss and grad_norm.
   void Score(Frame* frame);
@@ -72,7 +68,7 @@ class Recorder {
   Frame* held_ = nullptr;  // Finished at the boundary before the last, not committed.
   model::Boundary boundary_ = 0;
   model::Step step_ = 0;
-  bool keep_all_maxima_ = false, holding_ = false;
+  bool holding_ = false;
 };
 
 }  // namespace gyrostat::client

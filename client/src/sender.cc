@@ -10,8 +10,6 @@ namespace {
 
 // A daemon that reads but says nothing for this long is no daemon (one that restores its journal may take seconds).
 constexpr base::Milliseconds kWelcomeWithin{30'000};
-// The most rarely that a daemon may ask for maxima: less would blind its own detectors.
-constexpr uint32_t kCollectEveryMax = 1000;
 
 }  // namespace
 
@@ -182,9 +180,6 @@ void Sender::ReceiveAll() {
       case DownKind::kOrder:
         OnOrder({message.bytes, message.size});
         break;
-      case DownKind::kCollect:
-        OnCollect(message.collect_every_steps);
-        break;
     }
   }
 }
@@ -219,12 +214,6 @@ void Sender::OnOrder(std::string_view bytes) {
   }
   if (verdict.answer.outcome != model::AckOutcome::kApplied) counters_->orders_refused.Add();
   PushAck(verdict.answer);
-}
-
-void Sender::OnCollect(uint32_t every_steps) {
-  if (every_steps >= 1 && every_steps <= kCollectEveryMax) return counters_->collect_every.Set(every_steps);
-  counters_->error.Set("the daemon asked for attention maxima every " + std::to_string(every_steps) +
-                       " steps, wanted 1 to 1000");
 }
 
 void Sender::SendAll() {

@@ -70,7 +70,6 @@ class Sender {
   void OnWelcome(uint64_t sequence);
   void OnAcknowledged(uint64_t sequence);
   void OnOrder(std::string_view bytes);
-  void OnCollect(uint32_t every_steps);
   void SendAll();
 
   Shared* shared_;

@@ -13,16 +13,15 @@
 
 namespace gyrostat::client {
 
-inline constexpr uint32_t kTransportAbi = 2;
+inline constexpr uint32_t kTransportAbi = 3;
 
 // Encoded model:: values (base/archive.h) cross the seam; the transport turns them into protobuf and back.
 enum class WireKind : uint8_t { kHello = 1, kReport = 2, kAck = 3, kBye = 4 };
-enum class DownKind : uint8_t { kWelcome = 1, kAcknowledged = 2, kOrder = 3, kCollect = 4 };
+enum class DownKind : uint8_t { kWelcome = 1, kAcknowledged = 2, kOrder = 3 };
 
 struct DownMessage {
   DownKind kind;
   uint64_t sequence;  // kWelcome, kAcknowledged.
-  uint32_t collect_every_steps;
   const char* bytes;  // kOrder: an encoded model::Order.
   size_t size;
 };

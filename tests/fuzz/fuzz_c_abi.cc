@@ -371,7 +371,6 @@ void Session::Daemon() {
     case 4:
       return daemon_.AutoAcknowledge(in_->Byte() % 2 == 0);
     case 5:
-      return daemon_.Collect(in_->Raw<uint32_t>());
     case 6:
       return daemon_.SendGarbage();
     case 7:

@@ -116,7 +116,7 @@ bool FakeDaemon::Give(client::DownMessage* message) {
   Down next = std::move(down_.front());
   down_.pop_front();
   current_ = std::move(next.bytes);
-  *message = {next.kind, next.sequence, next.every, current_.data(), current_.size()};
+  *message = {next.kind, next.sequence, current_.data(), current_.size()};
   return true;
 }
 
@@ -149,30 +149,25 @@ void FakeDaemon::Jam(bool on) {
 
 void FakeDaemon::Welcome(uint64_t sequence) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
-  down_.push_back({client::DownKind::kWelcome, sequence, 0, {}});
+  down_.push_back({client::DownKind::kWelcome, sequence, {}});
 }
 
 void FakeDaemon::Acknowledge(uint64_t sequence) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
   safe_ = std::max(safe_, sequence);
-  down_.push_back({client::DownKind::kAcknowledged, sequence, 0, {}});
-}
-
-void FakeDaemon::Collect(uint32_t every_steps) {
-  const std::lock_guard<std::recursive_mutex> lock(mutex_);
-  down_.push_back({client::DownKind::kCollect, 0, every_steps, {}});
+  down_.push_back({client::DownKind::kAcknowledged, sequence, {}});
 }
 
 void FakeDaemon::Send(const model::Order& order) {
   base::ByteWriter writer;
   base::SaveTo(&writer, order);
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
-  down_.push_back({client::DownKind::kOrder, 0, 0, writer.Take()});
+  down_.push_back({client::DownKind::kOrder, 0, writer.Take()});
 }
 
 void FakeDaemon::SendGarbage() {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
-  down_.push_back({client::DownKind::kOrder, 0, 0, "no order"});
+  down_.push_back({client::DownKind::kOrder, 0, "no order"});
 }
 
 std::vector<model::Hello> FakeDaemon::hellos() const {

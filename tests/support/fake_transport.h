@@ -33,7 +33,6 @@ class FakeDaemon {
   void AutoAcknowledge(bool on);
   void Welcome(uint64_t sequence);
   void Acknowledge(uint64_t sequence);
-  void Collect(uint32_t every_steps);
   void Send(const model::Order& order);
   void SendGarbage();
   // Whether the transport takes messages; like a daemon that is stopped.
@@ -59,7 +58,6 @@ class FakeDaemon {
   struct Down {
     client::DownKind kind;
     uint64_t sequence = 0;
-    uint32_t every = 0;
     std::string bytes;
   };
   bool Take(client::WireKind kind, std::string_view bytes);

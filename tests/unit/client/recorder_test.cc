@@ -201,24 +201,6 @@ TEST_F(RecorderTest, AStepThatTheWireCannotCarryIsRefused) {
   EXPECT_EQ(recorder_.Begin(-(int64_t{1} << 53)), GYRO_OK);
 }
 
-TEST_F(RecorderTest, MaximaThinOutWhenTheDaemonAsksAndNeverInLocalMode) {
-  const std::vector<float> all(8, 1.0f);
-  counters_.sender.collect_every.Set(2);
-  const auto counted = [&] {
-    recorder_.Begin(1);
-    EXPECT_EQ(recorder_.AttnLogitMax(all.data(), 8, GYRO_LOGIT_EXACT), GYRO_OK);
-    EXPECT_EQ(recorder_.LayerAttnLogitMax(0, all.data(), 4, GYRO_LOGIT_EXACT), GYRO_OK);
-    recorder_.End(0, 0);
-    const uint32_t count = Last().Count(Signal::kAttnLogitMax);
-    ring_.queue().Release();
-    return count;
-  };
-  EXPECT_EQ(counted(), 0u);
-  EXPECT_EQ(counted(), 8u);
-  recorder_.KeepAllMaxima(true);
-  EXPECT_EQ(counted(), 8u);
-}
-
 TEST(Recorder, AReportIsBoundedInBytes) {
   Settings settings = SmallModel();
   settings.model.layers = 512;

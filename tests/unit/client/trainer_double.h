@@ -67,7 +67,6 @@ class TrainerDouble {
   void Step(std::vector<float> maxima, model::Step step) {
     if (maxima.size() == 1) maxima.assign(shared.settings.model.layers * shared.settings.model.heads, maxima[0]);
     actuator.BeginStep(Here());
-    recorder.KeepAllMaxima(actuator.local_mode());
     recorder.Begin(step);
     recorder.Scalar("loss", 2.5);
     recorder.AttnLogitMax(maxima.data(), maxima.size(), GYRO_LOGIT_UNKNOWN);
