@@ -6,7 +6,9 @@
 #include <optional>
 #include <string>
 
+#include "diagnose/diagnosis.h"
 #include "model/finding.h"
+#include "model/intervention.h"
 
 namespace gyrostat::json {
 
@@ -28,5 +30,11 @@ Value TokenOrNull(const std::optional<T>& value) {
 
 // Appends what every place says of a finding, from "detector" to "recommend"; ids are the caller's.
 void PutFinding(const model::Finding& finding, Value* out);
+
+// A finding with its ids, an episode with its ranked causes and its page of text ("page"), and an intervention; run and
+// attempt are the caller's.
+Value FindingValue(const model::Finding& in);
+Value EpisodeValue(const diagnose::Diagnosis& in);
+Value InterventionValue(const model::Intervention& in);
 
 }  // namespace gyrostat::json

@@ -9,57 +9,10 @@
 namespace gyrostat::notify {
 namespace {
 
-using json::Dump, json::OrNull, json::TokenOrNull, json::Value;
+using json::Dump, json::Value;
 
 constexpr size_t kSlackTextBytesMax = 2900;  // Of 3000 characters.
 constexpr size_t kSlackLineBytesMax = 500;   // Before escaping, which makes five of one at worst.
-
-Value FindingValue(const model::Finding& in) {
-  Value out;
-  out["id"] = in.id;
-  out["episode"] = in.episode != 0 ? Value(in.episode) : Value(nullptr);
-  json::PutFinding(in, &out);
-  return out;
-}
-
-Value EpisodeValue(const diagnose::Diagnosis& in) {
-  Value out;
-  out["id"] = in.episode;
-  out["closed"] = in.closed;
-  out["findings"] = in.findings;
-  out["severity"] = model::Token(in.severity);
-  out["cause"] = in.ranked.empty() ? Value(nullptr) : Value(diagnose::Token(in.ranked.front().cause));
-  out["step_begin"] = in.step_begin;
-  out["step_end"] = OrNull(in.step_end);
-  out["healed"] = OrNull(in.healed);
-  out["detector"] = in.detector;
-  out["layer"] = OrNull(in.layer);
-  out["head"] = OrNull(in.head);
-  out["rank"] = OrNull(in.rank);
-  out["first_step"] = in.first_step;
-  out["recommend"] = TokenOrNull(in.recommend);
-  out["headline"] = in.headline;
-  out["evidence"] = in.evidence;
-  out["likely"] = in.likely;
-  out["advice"] = in.advice;
-  return out;
-}
-
-Value InterventionValue(const model::Intervention& in) {
-  Value out;
-  out["id"] = in.id;
-  out["kind"] = model::Token(in.kind);
-  out["state"] = model::Token(in.state);
-  out["outcome"] = TokenOrNull(in.outcome);
-  out["mode"] = model::Token(in.mode);
-  out["reason"] = in.reason;
-  out["author"] = in.author;
-  out["step_proposed"] = in.step_proposed;
-  out["step_applied"] = OrNull(in.step_applied);
-  out["orders"] = in.orders;
-  out["heads"] = in.heads;
-  return out;
-}
 
 Value EventValue(const Notice& notice) {
   Value out;
@@ -71,9 +24,9 @@ Value EventValue(const Notice& notice) {
   out["attempt"] = notice.attempt.ToHex();
   out["severity"] = model::Token(notice.severity);
   out["text"] = Sentence(notice);
-  if (notice.finding) out["finding"] = FindingValue(*notice.finding);
-  if (notice.episode) out["episode"] = EpisodeValue(*notice.episode);
-  if (notice.intervention) out["intervention"] = InterventionValue(*notice.intervention);
+  if (notice.finding) out["finding"] = json::FindingValue(*notice.finding);
+  if (notice.episode) out["episode"] = json::EpisodeValue(*notice.episode);
+  if (notice.intervention) out["intervention"] = json::InterventionValue(*notice.intervention);
   if (notice.kind == Kind::kRunEnded) out["reason"] = notice.reason;
   return out;
 }

@@ -13,7 +13,7 @@
 namespace gyrostat::web {
 namespace {
 
-using json::Dump, json::OrNull, json::Real, json::TokenOrNull, json::Value;
+using json::Dump, json::Real, json::Value;
 using model::Signal;
 
 constexpr size_t kFindingsMax = 500, kEpisodesMax = 50, kInterventionsMax = 200;
@@ -45,60 +45,10 @@ Value Scalars(const model::Report& report) {
   return out;
 }
 
-Value FindingValue(const model::Finding& in, const model::AttemptId& attempt) {
-  Value out;
-  out["id"] = in.id;
-  out["attempt"] = attempt.ToHex();
-  out["episode"] = in.episode != 0 ? Value(in.episode) : Value(nullptr);
-  json::PutFinding(in, &out);
-  return out;
-}
-
-Value EpisodeValue(const diagnose::Diagnosis& in) {
-  Value out;
-  out["id"] = in.episode;
-  out["closed"] = in.closed;
-  out["findings"] = in.findings;
-  out["severity"] = model::Token(in.severity);
-  out["causes"] = Value::array();
-  for (const diagnose::Candidate& each : in.ranked)
-    out["causes"].push_back({{"cause", diagnose::Token(each.cause)}, {"weight", each.weight}});
-  out["step_begin"] = in.step_begin;
-  out["step_end"] = OrNull(in.step_end);
-  out["healed"] = OrNull(in.healed);
-  out["detector"] = in.detector;
-  out["signal"] = TextOrNull(model::SignalName(in.signal));
-  out["layer"] = OrNull(in.layer);
-  out["head"] = OrNull(in.head);
-  out["rank"] = OrNull(in.rank);
-  out["first_step"] = in.first_step;
-  out["common_mode"] = in.common_mode;
-  out["recommend"] = TokenOrNull(in.recommend);
-  out["headline"] = in.headline;
-  out["evidence"] = in.evidence;
-  out["likely"] = in.likely;
-  out["advice"] = in.advice;
-  out["less_likely"] = in.LessLikely();
-  out["page"] = in.Text();
-  return out;
-}
-
-Value InterventionValue(const model::Intervention& in, const model::AttemptId& attempt) {
-  Value out;
-  out["id"] = in.id;
-  out["attempt"] = attempt.ToHex();
-  out["kind"] = model::Token(in.kind);
-  out["state"] = model::Token(in.state);
-  out["outcome"] = TokenOrNull(in.outcome);
-  out["mode"] = model::Token(in.mode);
-  out["reason"] = in.reason;
-  out["author"] = in.author;
-  out["step_proposed"] = in.step_proposed;
-  out["step_applied"] = OrNull(in.step_applied);
-  out["orders"] = in.orders;
-  out["orders_applied"] = in.orders_applied;
-  out["heads"] = in.heads;
-  return out;
+// Of one attempt among the run's.
+Value OfAttempt(Value value, const model::AttemptId& attempt) {
+  value["attempt"] = attempt.ToHex();
+  return value;
 }
 
 // The newest `max` of `rows`, oldest first.
@@ -245,15 +195,16 @@ std::string RunJson(const engine::RunState& run, const Kept& kept) {
                                 {"acted", each.acted},
                                 {"reason", each.reason}});
   Newest(kept.findings, kFindingsMax, "findings", &out,
-         [](const auto& row) { return FindingValue(row.finding, row.attempt); });
-  Newest(kept.episodes, kEpisodesMax, "episodes", &out, [](const auto& row) { return EpisodeValue(row.diagnosis); });
+         [](const auto& row) { return OfAttempt(json::FindingValue(row.finding), row.attempt); });
+  Newest(kept.episodes, kEpisodesMax, "episodes", &out,
+         [](const auto& row) { return json::EpisodeValue(row.diagnosis); });
   Newest(kept.interventions, kInterventionsMax, "interventions", &out,
-         [](const auto& row) { return InterventionValue(row.intervention, row.attempt); });
+         [](const auto& row) { return OfAttempt(json::InterventionValue(row.intervention), row.attempt); });
   return Dump(out);
 }
 
 std::string InterventionJson(const engine::RunState& run, const engine::History::InterventionRow& row) {
-  Value out = InterventionValue(row.intervention, row.attempt);
+  Value out = OfAttempt(json::InterventionValue(row.intervention), row.attempt);
   out["run"] = run.run;
   return Dump(out);
 }

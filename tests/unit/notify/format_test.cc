@@ -82,6 +82,8 @@ TEST(JsonBody, HasAllThatIsKnown) {
   EXPECT_EQ(event["finding"]["value"], 250);
   EXPECT_EQ(event["finding"]["expected"], "Infinity");
   EXPECT_EQ(body["events"][1]["episode"]["cause"], diagnose::Token(diagnose::Cause::kAttentionLogits));
+  EXPECT_EQ(body["events"][1]["episode"]["causes"][0]["cause"], body["events"][1]["episode"]["cause"]);
+  EXPECT_THAT(std::string(body["events"][1]["episode"]["page"]), HasSubstr("Clip the head."));
   EXPECT_EQ(body["events"][1]["episode"]["advice"], "Clip the head.");
   EXPECT_EQ(body["events"][2]["intervention"]["state"], "proposed");
   EXPECT_THAT(std::string(body["events"][2]["text"]), HasSubstr("gyrostatctl approve run/3"));
