@@ -39,6 +39,7 @@ void ToWire(const model::ModelSpec& in, v1::ModelSpec* out) {
   if (in.vocab_size != 0) out->set_vocab_size(in.vocab_size);
   if (in.attention != model::Attention::kUnknown) out->set_attention(model::Token(in.attention));
   if (in.norm_kind != model::NormKind::kUnknown) out->set_norm_kind(model::Token(in.norm_kind));
+  if (in.norm_gain != model::NormGain::kUnknown) out->set_norm_gain(model::Token(in.norm_gain));
   if (in.norm_placement != model::NormPlacement::kUnknown) out->set_norm_placement(model::Token(in.norm_placement));
   if (in.qk_norm != model::QkNorm::kUnknown) out->set_qk_norm(model::Token(in.qk_norm));
   if (in.norm_eps) out->set_norm_eps(*in.norm_eps);

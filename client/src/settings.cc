@@ -112,6 +112,7 @@ void ReadModel(const gyro_model& in, Reader* reader, model::ModelSpec* out) {
   if (in.master_fp32 >= 0) out->master_fp32 = in.master_fp32 == 1;
   out->attention = reader->Token("model.attention", in.attention, model::AttentionOf, "mha, gqa, mqa or mla");
   out->norm_kind = reader->Token("model.norm_kind", in.norm_kind, model::NormKindOf, "layernorm or rmsnorm");
+  out->norm_gain = reader->Token("model.norm_gain", in.norm_gain, model::NormGainOf, "plain or unit_offset");
   out->norm_placement = reader->Token("model.norm_placement", in.norm_placement, model::NormPlacementOf,
                                       "post, pre, peri, reordered, deepnorm, mix, hybrid, layernorm_scaling, "
                                       "residual_dual or keel");

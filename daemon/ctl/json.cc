@@ -131,6 +131,7 @@ Value ModelValue(const v1::ModelSpec& spec) {
   if (spec.has_attention()) out["attention"] = Text(spec.attention());
   if (spec.has_norm_kind()) out["norm_kind"] = Text(spec.norm_kind());
   if (spec.has_norm_eps()) out["norm_eps"] = Real(spec.norm_eps());
+  if (spec.has_norm_gain()) out["norm_gain"] = Text(spec.norm_gain());
   if (spec.has_norm_placement()) out["norm_placement"] = Text(spec.norm_placement());
   if (spec.has_deepnorm_alpha()) out["deepnorm_alpha"] = Real(spec.deepnorm_alpha());
   if (spec.has_deepnorm_beta()) out["deepnorm_beta"] = Real(spec.deepnorm_beta());

@@ -58,6 +58,7 @@ std::string ModelSentence(const v1::ModelSpec& spec) {
   Append(spec.attention(), &out);
   if (spec.has_norm_placement()) Append(spec.norm_placement() + " " + spec.norm_kind(), &out);
   else Append(spec.norm_kind(), &out);
+  if (spec.norm_gain() == "unit_offset") Append("gain 1 + w", &out);
   if (spec.has_qk_norm() && spec.qk_norm() != "none") Append("qk_norm " + spec.qk_norm(), &out);
   Append(spec.compute_dtype(), &out);
   Append(spec.optimizer(), &out);

@@ -50,6 +50,7 @@ Value Fields(const model::ModelSpec& spec) {
   out["attention"] = Word(model::Token(spec.attention));
   out["norm_kind"] = Word(model::Token(spec.norm_kind));
   out["norm_eps"] = OrNull(spec.norm_eps);
+  out["norm_gain"] = Word(model::Token(spec.norm_gain));
   out["norm_placement"] = Word(model::Token(spec.norm_placement));
   out["deepnorm_alpha"] = OrNull(spec.deepnorm_alpha);
   out["deepnorm_beta"] = OrNull(spec.deepnorm_beta);

@@ -5,7 +5,7 @@
 namespace gyrostat::engine {
 namespace {
 
-constexpr uint8_t kVersion = 3;  // Of the encoding. Another one is not read: a restart then says so and names the run.
+constexpr uint8_t kVersion = 4;  // Of the encoding. Another one is not read: a restart then says so and names the run.
 
 // Makes the alternative number `index` and reads it. False when there is none.
 template <size_t I = 0>

@@ -78,6 +78,10 @@ const Known kSpec[] = {
            "post, pre, peri, reordered, deepnorm, mix, hybrid, layernorm_scaling, residual_dual or keel",
            &s->norm_placement);
      }},
+    {"norm_gain",
+     [](const Entry& e, model::ModelSpec* s) {
+       e.Token<model::NormGain, model::NormGainOf>("plain or unit_offset", &s->norm_gain);
+     }},
     {"qk_norm",
      [](const Entry& e, model::ModelSpec* s) {
        e.Token<model::QkNorm, model::QkNormOf>("none, per_head or flattened", &s->qk_norm);

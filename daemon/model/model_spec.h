@@ -15,6 +15,8 @@ enum class NormPlacement : uint8_t {
   kUnknown, kPost, kPre, kPeri, kReordered, kDeepnorm, kMix, kHybrid, kLayernormScaling, kResidualDual, kKeel,
 };
 enum class NormKind : uint8_t { kUnknown, kLayernorm, kRmsnorm };
+// How norms apply their gain w: as w, or as 1 + w.
+enum class NormGain : uint8_t { kUnknown, kPlain, kUnitOffset };
 enum class QkNorm : uint8_t { kUnknown, kNone, kPerHead, kFlattened };
 enum class ScheduleKind : uint8_t { kUnknown, kConst, kLinear, kCosine, kWsd, kNoam };
 
@@ -33,12 +35,14 @@ struct AttnLogitInfo {
 const char* Token(Attention v);
 const char* Token(NormPlacement v);
 const char* Token(NormKind v);
+const char* Token(NormGain v);
 const char* Token(QkNorm v);
 const char* Token(ScheduleKind v);
 const char* Token(LogitKind v);
 Attention AttentionOf(const std::string& token);
 NormPlacement NormPlacementOf(const std::string& token);
 NormKind NormKindOf(const std::string& token);
+NormGain NormGainOf(const std::string& token);
 QkNorm QkNormOf(const std::string& token);
 ScheduleKind ScheduleKindOf(const std::string& token);
 LogitKind LogitKindOf(const std::string& token);
@@ -52,6 +56,7 @@ struct ModelSpec {
   Attention attention = Attention::kUnknown;
   NormKind norm_kind = NormKind::kUnknown;
   std::optional<double> norm_eps;
+  NormGain norm_gain = NormGain::kUnknown;
   NormPlacement norm_placement = NormPlacement::kUnknown;
   std::optional<double> deepnorm_alpha, deepnorm_beta;
   QkNorm qk_norm = QkNorm::kUnknown;
@@ -68,9 +73,9 @@ struct ModelSpec {
   bool operator==(const ModelSpec&) const = default;
   template <class Archive>
   void Fields(Archive& a) {
-    a(layers, hidden_size, heads, kv_heads, head_dim, attention, norm_kind, norm_eps, norm_placement,
-      deepnorm_alpha, deepnorm_beta, qk_norm, logit_softcap, attention_bias, activation, compute_dtype,
-      optimizer, preset, schedule_kind, schedule_peak, warmup_steps, total_steps, vocab_size, master_fp32);
+    a(layers, hidden_size, heads, kv_heads, head_dim, attention, norm_kind, norm_eps, norm_gain, norm_placement,
+      deepnorm_alpha, deepnorm_beta, qk_norm, logit_softcap, attention_bias, activation, compute_dtype, optimizer,
+      preset, schedule_kind, schedule_peak, warmup_steps, total_steps, vocab_size, master_fp32);
   }
 };
 

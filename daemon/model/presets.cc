@@ -15,6 +15,7 @@ struct Form {
   QkNorm qk_norm = QkNorm::kNone;
   bool bias = false;
   const char* activation = "swiglu";
+  NormGain gain = NormGain::kPlain;
 };
 
 ModelSpec Spec(std::string_view name, const Form& form) {
@@ -23,6 +24,7 @@ ModelSpec Spec(std::string_view name, const Form& form) {
   spec.norm_placement = form.placement;
   spec.norm_kind = form.norm;
   spec.norm_eps = form.eps;
+  spec.norm_gain = form.gain;
   spec.attention = form.attention;
   spec.qk_norm = form.qk_norm;
   spec.attention_bias = form.bias;
@@ -69,6 +71,7 @@ std::vector<Preset> MakePresets() {
   using A = Attention;
   using P = NormPlacement;
   using Q = QkNorm;
+  constexpr NormGain kOffset = NormGain::kUnitOffset;
   return {
       {.name = "gpt2", .spec = Spec("gpt2", {P::kPre, kLayer, 1e-5, A::kMha, Q::kNone, true, "gelu"}),
        .note = "final norm; output projections start 1/sqrt(2L) times smaller", .model_types = kGpt2},
@@ -80,13 +83,13 @@ std::vector<Preset> MakePresets() {
       {.name = "qwen3", .spec = Spec("qwen3", {P::kPre, kRms, 1e-6, A::kGqa, Q::kPerHead}), .model_types = kQwen3},
       {.name = "kimi-k2", .spec = Sized(Spec("kimi-k2", {P::kPre, kRms, 1e-6, A::kMla}), 61, 7168, 64, 163840),
        .note = "trained with Muon and QK-Clip, tau 100", .model_types = kKimiK2},
-      {.name = "gemma", .spec = Spec("gemma", {P::kPre, kRms, 1e-6, A::kUnknown, Q::kNone, false, "geglu"}),
-       .embedding_norm = true, .unit_offset_gain = true, .note = "embedding times sqrt(d)", .model_types = kGemma},
-      {.name = "gemma2", .spec = Capped(Spec("gemma2", {P::kPeri, kRms, 1e-6, A::kGqa, Q::kNone, false, "geglu"}), 50),
-       .embedding_norm = true, .unit_offset_gain = true, .note = "embedding times sqrt(d); logits soft-capped at 50",
-       .model_types = kGemma2},
-      {.name = "gemma3", .spec = Spec("gemma3", {P::kPeri, kRms, 1e-6, A::kGqa, Q::kPerHead, false, "geglu"}),
-       .embedding_norm = true, .unit_offset_gain = true, .note = "embedding times sqrt(d); hidden states outgrow fp16",
+      {.name = "gemma", .spec = Spec("gemma", {P::kPre, kRms, 1e-6, A::kUnknown, Q::kNone, false, "geglu", kOffset}),
+       .embedding_norm = true, .note = "embedding times sqrt(d)", .model_types = kGemma},
+      {.name = "gemma2",
+       .spec = Capped(Spec("gemma2", {P::kPeri, kRms, 1e-6, A::kGqa, Q::kNone, false, "geglu", kOffset}), 50),
+       .embedding_norm = true, .note = "embedding times sqrt(d); logits soft-capped at 50", .model_types = kGemma2},
+      {.name = "gemma3", .spec = Spec("gemma3", {P::kPeri, kRms, 1e-6, A::kGqa, Q::kPerHead, false, "geglu", kOffset}),
+       .embedding_norm = true, .note = "embedding times sqrt(d); hidden states outgrow fp16",
        .model_types = kGemma3},
       {.name = "olmo", .spec = Spec("olmo", {P::kPre, kLayer, 1e-5, A::kMha}), .note = "norms without weights",
        .model_types = kOlmo},
@@ -158,6 +161,7 @@ ModelSpec Completed(const ModelSpec& spec) {
   fill(&full.vocab_size, known.vocab_size, 0u);
   fill(&full.attention, known.attention, Attention::kUnknown);
   fill(&full.norm_kind, known.norm_kind, NormKind::kUnknown);
+  fill(&full.norm_gain, known.norm_gain, NormGain::kUnknown);
   fill(&full.norm_placement, known.norm_placement, NormPlacement::kUnknown);
   fill(&full.qk_norm, known.qk_norm, QkNorm::kUnknown);
   fill(&full.activation, known.activation, std::string());

@@ -20,7 +20,6 @@ struct Preset {
   ModelSpec spec;               // `preset` is set to `name`.
   Stack stack = Stack::kDecoder;
   bool embedding_norm = false;  // The embedding's output is normalised or scaled by sqrt(d).
-  bool unit_offset_gain = false;  // The norm applies 1 + w.
   std::string_view note = {};   // What else is particular. May be empty.
   // `model_type` of the Hugging Face configurations that it describes; the preset says what those leave unsaid.
   std::span<const std::string_view> model_types = {};

@@ -36,6 +36,8 @@ constexpr std::pair<NormPlacement, const char*> kNormPlacement[] = {
     {NormPlacement::kResidualDual, "residual_dual"}, {NormPlacement::kKeel, "keel"}};
 constexpr std::pair<NormKind, const char*> kNormKind[] = {
     {NormKind::kLayernorm, "layernorm"}, {NormKind::kRmsnorm, "rmsnorm"}};
+constexpr std::pair<NormGain, const char*> kNormGain[] = {
+    {NormGain::kPlain, "plain"}, {NormGain::kUnitOffset, "unit_offset"}};
 constexpr std::pair<QkNorm, const char*> kQkNorm[] = {
     {QkNorm::kNone, "none"}, {QkNorm::kPerHead, "per_head"}, {QkNorm::kFlattened, "flattened"}};
 constexpr std::pair<ScheduleKind, const char*> kScheduleKind[] = {
@@ -78,6 +80,7 @@ constexpr std::pair<AckOutcome, const char*> kAckOutcome[] = {
 const char* Token(Attention v) { return TokenIn<Attention>(kAttention, v); }
 const char* Token(NormPlacement v) { return TokenIn<NormPlacement>(kNormPlacement, v); }
 const char* Token(NormKind v) { return TokenIn<NormKind>(kNormKind, v); }
+const char* Token(NormGain v) { return TokenIn<NormGain>(kNormGain, v); }
 const char* Token(QkNorm v) { return TokenIn<QkNorm>(kQkNorm, v); }
 const char* Token(ScheduleKind v) { return TokenIn<ScheduleKind>(kScheduleKind, v); }
 const char* Token(LogitKind v) { return TokenIn<LogitKind>(kLogitKind, v); }
@@ -95,6 +98,7 @@ NormPlacement NormPlacementOf(const std::string& t) {
   return ValueIn<NormPlacement>(kNormPlacement, t).value_or(NormPlacement::kUnknown);
 }
 NormKind NormKindOf(const std::string& t) { return ValueIn<NormKind>(kNormKind, t).value_or(NormKind::kUnknown); }
+NormGain NormGainOf(const std::string& t) { return ValueIn<NormGain>(kNormGain, t).value_or(NormGain::kUnknown); }
 QkNorm QkNormOf(const std::string& t) { return ValueIn<QkNorm>(kQkNorm, t).value_or(QkNorm::kUnknown); }
 ScheduleKind ScheduleKindOf(const std::string& t) {
   return ValueIn<ScheduleKind>(kScheduleKind, t).value_or(ScheduleKind::kUnknown);

@@ -155,6 +155,7 @@ absl::Status FromWire(const v1::ModelSpec& in, model::ModelSpec* out) {
   out->vocab_size = in.vocab_size();
   out->attention = model::AttentionOf(in.attention());
   out->norm_kind = model::NormKindOf(in.norm_kind());
+  out->norm_gain = model::NormGainOf(in.norm_gain());
   out->norm_placement = model::NormPlacementOf(in.norm_placement());
   out->qk_norm = model::QkNormOf(in.qk_norm());
   if (in.has_norm_eps()) out->norm_eps = in.norm_eps();

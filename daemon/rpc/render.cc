@@ -244,6 +244,7 @@ void ToWire(const model::ModelSpec& in, v1::ModelSpec* out) {
   known(in.vocab_size, [&](uint32_t v) { out->set_vocab_size(v); });
   named(model::Token(in.attention), [&](const std::string& v) { out->set_attention(v); });
   named(model::Token(in.norm_kind), [&](const std::string& v) { out->set_norm_kind(v); });
+  named(model::Token(in.norm_gain), [&](const std::string& v) { out->set_norm_gain(v); });
   named(model::Token(in.norm_placement), [&](const std::string& v) { out->set_norm_placement(v); });
   named(model::Token(in.qk_norm), [&](const std::string& v) { out->set_qk_norm(v); });
   named(in.activation, [&](const std::string& v) { out->set_activation(v); });

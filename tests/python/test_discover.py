@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+import gyrostat
 import models
 from gyrostat.discover import discover
 
@@ -206,3 +207,30 @@ def test_query_key_norm_is_told_by_its_gain(entries, expected):
     layer = discover(model).layers[0]
     assert layer.q_gain.flattened == layer.k_gain.flattened == (expected == "flattened")
     assert discover(models.Model()).qk_norm == "none"
+
+
+class GemmaRMSNorm(nn.Module):
+    pass
+
+
+class OtherRMSNorm(nn.Module):
+    pass
+
+
+class TransformerEngineLayerNorm(nn.Module):
+    def __init__(self, zero_centered_gamma):
+        super().__init__()
+        self.zero_centered_gamma = zero_centered_gamma
+
+
+@pytest.mark.parametrize("norm,gain", [
+    (nn.LayerNorm(16), "plain"), (GemmaRMSNorm(), "unit_offset"), (OtherRMSNorm(), None),
+    (TransformerEngineLayerNorm(True), "unit_offset"), (TransformerEngineLayerNorm(False), "plain")])
+def test_a_norms_gain_is_declared_as_far_as_its_class_tells(fake_library, norm, gain):
+    model = models.Model(layers=1)
+    model.layers[0].norm = norm
+    for name, child in list(model.layers[0].named_children()):
+        if "norm" in type(child).__name__.lower() and child is not norm:
+            setattr(model.layers[0], name, nn.Identity())
+    gyrostat.watch(model, torch.optim.SGD(model.parameters(), 0.1), address="fake:1").close()
+    assert fake_library.last.model.get("norm_gain") == gain

@@ -38,6 +38,7 @@ inline v1::Hello SampleHello() {
   model->set_norm_placement("pre");
   model->set_norm_kind("rmsnorm");
   model->set_norm_eps(1e-6);
+  model->set_norm_gain("unit_offset");
   model->set_master_fp32(true);
   model->mutable_schedule()->set_kind("cosine");
   model->mutable_schedule()->set_peak(3e-4);

@@ -70,7 +70,8 @@ typedef enum gyro_logit_kind {
 } gyro_logit_kind;
 
 /* What the model is. Zero or NULL: not known; what depends on it stays off. Strings are the tokens of gyrostat JSONL:
- * attention mha|gqa|mqa|mla, norm_kind layernorm|rmsnorm, qk_norm none|per_head|flattened,
+ * attention mha|gqa|mqa|mla, norm_kind layernorm|rmsnorm, norm_gain plain|unit_offset (a norm applies its gain w as w
+ * or as 1 + w), qk_norm none|per_head|flattened,
  * norm_placement post|pre|peri|reordered|deepnorm|mix|hybrid|layernorm_scaling|residual_dual|keel,
  * schedule_kind const|linear|cosine|wsd|noam, compute_dtype fp32|bf16|fp16. */
 typedef struct gyro_model {
@@ -98,6 +99,7 @@ typedef struct gyro_model {
   double schedule_peak;
   uint64_t warmup_steps;
   uint64_t total_steps;
+  const char *norm_gain;
 } gyro_model;
 
 /* Rows [row_begin, row_end) of W_q (key 0) or W_k (key 1) of a layer, counted over all heads of the model; a head has

@@ -32,7 +32,7 @@ class Model(ctypes.Structure):
                         "optimizer", "preset", "schedule_kind")]
         + [(name, ctypes.c_double)
            for name in ("norm_eps", "deepnorm_alpha", "deepnorm_beta", "logit_softcap", "schedule_peak")]
-        + [("warmup_steps", ctypes.c_uint64), ("total_steps", ctypes.c_uint64)]
+        + [("warmup_steps", ctypes.c_uint64), ("total_steps", ctypes.c_uint64), ("norm_gain", ctypes.c_char_p)]
     )
 
 

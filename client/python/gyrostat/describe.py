@@ -47,7 +47,7 @@ def describe(model, found, optimizers, scheduler=None, alphas=None, betas=False,
 
 
 def _norms(block):
-    """Kind, epsilon and, where the class says it, placement of the norms in a block."""
+    """Kind, epsilon and, where the class says it, gain (w or 1 + w) and placement of the norms in a block."""
     found = {}
     for module in block.modules():
         name = type(module).__name__.lower()
@@ -55,8 +55,19 @@ def _norms(block):
             found["norm_kind"] = "rmsnorm" if "rmsnorm" in name else "layernorm"
             eps = getattr(module, "eps", None) or getattr(module, "variance_epsilon", None)
             found["norm_eps"] = float(eps) if eps else None
+            found["norm_gain"] = _gain(module, name)
             break
     norm_first = getattr(block, "norm_first", None)  # torch's own TransformerEncoderLayer and DecoderLayer.
     if isinstance(norm_first, bool):
         found["norm_placement"] = "pre" if norm_first else "post"
     return found
+
+
+def _gain(norm, name):
+    """plain or unit_offset of a norm of class `name`; None where neither its class nor itself tells."""
+    centred = getattr(norm, "zero_centered_gamma", None)  # Transformer Engine's.
+    if isinstance(centred, bool):
+        return "unit_offset" if centred else "plain"
+    if "gemma" in name or name.endswith("1p"):  # NeMo's LayerNorm1P.
+        return "unit_offset"
+    return "plain" if type(norm).__module__.startswith("torch.nn.") else None

@@ -236,7 +236,7 @@ def _spec(specs):
     masters = [each["master_fp32"] for each in specs if each.get("master_fp32") is not None]
     spec["master_fp32"] = min(masters, default=-1)
     spec["deepnorm_beta"] = min(each.get("deepnorm_beta") or 0.0 for each in specs)  # 0: one cannot scale its branches.
-    for name in ("attention", "qk_norm", "compute_dtype", "norm_kind", "norm_placement",
+    for name in ("attention", "qk_norm", "compute_dtype", "norm_kind", "norm_gain", "norm_placement",
                  "deepnorm_alpha"):
         seen = [each.get(name) for each in specs]
         known = {value for value in seen if value is not None}

@@ -32,7 +32,8 @@ uint64_t TermsHash(const Settings& settings) {
   uint64_t h = base::Mix(settings.model.layers, uint64_t{settings.model.heads} << 32 | settings.model.KvHeads());
   for (const std::string& kind : settings.allow) h = base::MixBytes(h, kind);
   h = base::Mix(h, std::bit_cast<uint64_t>(settings.tau_min));
-  h = base::Mix(h, static_cast<uint64_t>(settings.model.attention) << 8 |
+  h = base::Mix(h, static_cast<uint64_t>(settings.model.norm_gain) << 16 |
+                       static_cast<uint64_t>(settings.model.attention) << 8 |
                        static_cast<uint64_t>(settings.model.qk_norm));
   h = base::Mix(h, settings.model.master_fp32 ? uint64_t{*settings.model.master_fp32} + 1 : 0);
   h = base::Mix(h, settings.model.logit_softcap ? std::bit_cast<uint64_t>(*settings.model.logit_softcap) : 0);

@@ -150,6 +150,7 @@ TEST_F(SettingsTest, ReadsTheModelWithTheTokensOfTheJsonl) {
   options_.model.kv_heads = 2;
   options_.model.attention = "gqa";
   options_.model.norm_kind = "rmsnorm";
+  options_.model.norm_gain = "unit_offset";
   options_.model.norm_placement = "pre";
   options_.model.qk_norm = "per_head";
   options_.model.schedule_kind = "wsd";
@@ -159,6 +160,7 @@ TEST_F(SettingsTest, ReadsTheModelWithTheTokensOfTheJsonl) {
   ASSERT_EQ(Read(), GYRO_OK) << error_;
   EXPECT_EQ(settings_.model.KvHeads(), 2u);
   EXPECT_EQ(settings_.model.attention, model::Attention::kGqa);
+  EXPECT_EQ(settings_.model.norm_gain, model::NormGain::kUnitOffset);
   EXPECT_EQ(settings_.model.qk_norm, model::QkNorm::kPerHead);
   EXPECT_EQ(settings_.model.schedule_kind, model::ScheduleKind::kWsd);
   EXPECT_EQ(settings_.model.master_fp32, true);
@@ -204,7 +206,7 @@ INSTANTIATE_TEST_SUITE_P(
             "run is \"rrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr...\", wanted 1 to 128 of the "
             "characters A-Z a-z 0-9 . _ : -"},
         Bad{"size", [](gyro_options* o) { o->struct_size = 8; },
-            "struct_size is 8 (model 160), wanted sizeof(gyro_options) and sizeof(gyro_model): call "
+            "struct_size is 8 (model 168), wanted sizeof(gyro_options) and sizeof(gyro_model): call "
             "gyro_options_init first"},
         Bad{"layers", [](gyro_options* o) { o->model.layers = 1025; }, "model.layers is 1025, wanted 0 to 1024"},
         Bad{"heads", [](gyro_options* o) { o->model.layers = o->model.heads = 600; },

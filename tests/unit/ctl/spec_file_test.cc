@@ -93,6 +93,8 @@ TEST_P(CheckModelOf, NamesThePresetAndReadsTheSizes) {
   EXPECT_EQ(model["heads"], family_.heads);
   EXPECT_EQ(model["vocab_size"], family_.vocab_size);
   EXPECT_FALSE(model["norm_eps"].is_null());
+  const bool offset = std::string(family_.preset).starts_with("gemma");
+  EXPECT_EQ(model["norm_gain"], offset ? "unit_offset" : "plain");
   const bool capped = std::string(family_.preset) == "gemma2";
   EXPECT_EQ(model["logit_softcap"], capped ? ordered_json(50.0) : ordered_json(nullptr));
 }

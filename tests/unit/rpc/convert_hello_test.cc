@@ -48,6 +48,7 @@ TEST(ConvertHello, KeepsEveryField) {
   EXPECT_EQ(out.model.norm_placement, model::NormPlacement::kPre);
   EXPECT_EQ(out.model.norm_kind, model::NormKind::kRmsnorm);
   EXPECT_EQ(out.model.norm_eps, 1e-6);
+  EXPECT_EQ(out.model.norm_gain, model::NormGain::kUnitOffset);
   EXPECT_EQ(out.model.master_fp32, true);
   EXPECT_EQ(out.model.attention_bias, std::nullopt);
   EXPECT_EQ(out.model.schedule_kind, model::ScheduleKind::kCosine);
