@@ -48,8 +48,8 @@ struct Answer {
 }  // namespace
 
 struct Notifier::Impl {
-  Impl(NotifyOptions o, Sources s, Probe* p, const base::Clock* k)
-      : sources(std::move(s)), probe(p), clock(k), options(std::move(o)) {}
+  Impl(NotifyOptions o, Sources s, Probe* p, const base::Clock* k, base::Milliseconds g)
+      : sources(std::move(s)), probe(p), clock(k), grace(g), options(std::move(o)) {}
 
   // What other threads have handed in since the last look.
   struct Inbox {
@@ -314,6 +314,7 @@ struct Notifier::Impl {
   const Sources sources;
   Probe* const probe;
   const base::Clock* const clock;
+  const base::Milliseconds grace;
   std::atomic<bool> stopping{false};
   std::atomic<base::MonotonicTime> stop_at{base::MonotonicTime::max()};
   base::Mutex mutex;
@@ -330,8 +331,9 @@ struct Notifier::Impl {
   std::thread thread;
 };
 
-Notifier::Notifier(NotifyOptions options, Sources sources, Probe* probe, const base::Clock* clock)
-    : impl_(std::make_unique<Impl>(std::move(options), std::move(sources), probe, clock)) {}
+Notifier::Notifier(NotifyOptions options, Sources sources, Probe* probe, const base::Clock* clock,
+                   base::Milliseconds grace)
+    : impl_(std::make_unique<Impl>(std::move(options), std::move(sources), probe, clock, grace)) {}
 
 Notifier::~Notifier() { Stop(); }
 
@@ -358,7 +360,7 @@ void Notifier::SetOptions(NotifyOptions options) {
 void Notifier::BeginStop() {
   base::MutexLock lock(impl_->mutex);
   if (impl_->stopping) return;
-  impl_->stop_at = base::SystemClock().Now() + kGrace;
+  impl_->stop_at = base::SystemClock().Now() + impl_->grace;
   impl_->stopping = true;
   impl_->woken = true;
   impl_->changed.NotifyAll();

@@ -38,8 +38,11 @@ struct Sources {
 
 class Notifier {
  public:
-  // `clock`: of the signatures' times. Waits are real.
-  Notifier(NotifyOptions options, Sources sources, Probe* probe, const base::Clock* clock);
+  static constexpr base::Milliseconds kGrace{1000};  // Of the daemon: a supervisor waits for its end.
+
+  // `clock`: of the signatures' times. Waits are real. `grace`: of a stop.
+  Notifier(NotifyOptions options, Sources sources, Probe* probe, const base::Clock* clock,
+           base::Milliseconds grace = kGrace);
   ~Notifier();  // Stops.
 
   // Once stored runs are back. Before it, Tell only gathers.
@@ -53,11 +56,10 @@ class Notifier {
   // Takes effect soon. A webhook that keeps its name keeps its queue. Thread-safe.
   void SetOptions(NotifyOptions options);
 
-  // Begins to end: what waits is tried once, without gathering, for kGrace at most. Thread-safe.
+  // Begins to end: what waits is tried once, without gathering, for `grace` at most. Thread-safe.
   void BeginStop();
   // Waits for the end; what could not be told stays on disk. Idempotent.
   void Stop();
-  static constexpr base::Milliseconds kGrace{1000};
 
  private:
   struct Impl;

@@ -50,11 +50,12 @@ bool IsAboutTheBatch(int status) { return status == 400 || status == 409 || stat
 }  // namespace
 
 struct RemoteWrite::Impl {
-  Impl(RemoteWriteOptions o, RemoteSources s, RemoteProbe* p, const base::Clock* k)
+  Impl(RemoteWriteOptions o, RemoteSources s, RemoteProbe* p, const base::Clock* k, base::Milliseconds g)
       : options(std::move(o)),
         sources(std::move(s)),
         probe(p),
         clock(k),
+        grace(g),
         signals(options.signals.begin(), options.signals.end()),
         batch_samples(options.batch_samples),
         http(options.endpoint, &abort) {}
@@ -250,6 +251,7 @@ struct RemoteWrite::Impl {
   const RemoteSources sources;
   RemoteProbe* const probe;
   const base::Clock* const clock;
+  const base::Milliseconds grace;
   const std::set<model::Signal> signals;
   std::atomic<bool> stop{false};
   std::atomic<bool> abort{false};  // Of the request under way.
@@ -268,8 +270,8 @@ struct RemoteWrite::Impl {
 };
 
 RemoteWrite::RemoteWrite(RemoteWriteOptions options, RemoteSources sources, RemoteProbe* probe,
-                         const base::Clock* clock)
-    : impl_(std::make_unique<Impl>(std::move(options), std::move(sources), probe, clock)) {}
+                         const base::Clock* clock, base::Milliseconds grace)
+    : impl_(std::make_unique<Impl>(std::move(options), std::move(sources), probe, clock, grace)) {}
 
 RemoteWrite::~RemoteWrite() { Stop(); }
 
@@ -286,7 +288,7 @@ void RemoteWrite::Stop() {
   impl_->changed.NotifyAll();
   if (!impl_->thread.joinable()) return;
   {
-    const base::MonotonicTime until = base::SystemClock().Now() + kGrace;
+    const base::MonotonicTime until = base::SystemClock().Now() + impl_->grace;
     base::MutexLock lock(impl_->mutex);
     while (!impl_->over && base::SystemClock().Now() < until) impl_->changed.WaitUntil(impl_->mutex, until);
   }

@@ -55,14 +55,17 @@ struct RemoteSources {
 
 class RemoteWrite {
  public:
-  RemoteWrite(RemoteWriteOptions options, RemoteSources sources, RemoteProbe* probe, const base::Clock* clock);
+  static constexpr base::Milliseconds kGrace{1000};  // Of the daemon: a supervisor waits for its end.
+
+  // `grace`: of a stop.
+  RemoteWrite(RemoteWriteOptions options, RemoteSources sources, RemoteProbe* probe, const base::Clock* clock,
+              base::Milliseconds grace = kGrace);
   ~RemoteWrite();  // Stops.
 
   void Start();
-  // Sends nothing new. A request under way gets kGrace, so that what the endpoint has taken is noted and not sent again
-  // after a restart; then it is ended. Idempotent.
+  // Sends nothing new. A request under way gets `grace`, so that what the endpoint has taken is noted and not sent
+  // again after a restart; then it is ended. Idempotent.
   void Stop();
-  static constexpr base::Milliseconds kGrace{1000};
 
  private:
   struct Impl;

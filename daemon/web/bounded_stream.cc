@@ -21,15 +21,16 @@ constexpr base::Milliseconds kLingerMax{500};
 BoundedStream::BoundedStream(int socket, int stop_fd, base::Milliseconds timeout, const base::Clock* clock)
     : socket_(socket), stop_fd_(stop_fd), timeout_(timeout), clock_(clock), read_deadline_(clock->Now() + timeout) {}
 
-// True once `events` are there; false at the deadline, or when the daemon stops while we wait to read.
+// True once `events` are there; false at the deadline, or when the daemon stops while we wait to read. What is there
+// counts after the deadline as well: a daemon that got no core meanwhile must not blame its peer.
 bool BoundedStream::Wait(short events, base::MonotonicTime deadline) const {
   while (true) {
     const auto left = std::chrono::ceil<base::Milliseconds>(deadline - clock_->Now());
-    if (left.count() <= 0) return false;
     pollfd fds[2] = {{socket_, events, 0}, {stop_fd_, POLLIN, 0}};
     const nfds_t count = events == POLLIN ? 2 : 1;  // An answer under way is finished even when stopping.
-    const int ready = poll(fds, count, static_cast<int>(std::min<int64_t>(left.count(), 60000)));
+    const int ready = poll(fds, count, static_cast<int>(std::clamp<int64_t>(left.count(), 0, 60000)));
     if (ready < 0 && errno != EINTR) return false;
+    if (ready <= 0 && left.count() <= 0) return false;
     if (ready <= 0) continue;
     if (fds[0].revents != 0) return true;
     return false;

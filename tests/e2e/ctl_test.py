@@ -206,7 +206,7 @@ def test_watch_prints_one_object_an_update(daemon):
         assert views[0]["step"] < views[1]["step"] < views[2]["step"]
 
 
-def screen(words, environment, until, deadline_s=30):
+def screen(words, environment, until, deadline_s=gyrostatd.DEADLINE_S):
     """What a command writes to an 80 x 24 terminal until `until` matches; then Ctrl-C."""
     pid, terminal = pty.fork()
     if pid == 0:

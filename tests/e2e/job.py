@@ -1,12 +1,13 @@
 """The demonstration's training job under a gyrostatd of the test: what the closed-loop tests drive."""
 import json
 import os
+import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import gyrostatd
+import pacing
 
 SOURCE = Path(os.environ.get("GYROSTAT_SOURCE_DIR", "."))
 sys.path.insert(0, str(SOURCE / "deploy" / "demo"))
@@ -33,10 +34,11 @@ def replay_journal(daemon, run, group=1):
 
 
 class Job:
-    """One run of the runaway recipe. `maxima[step]` lists layers x heads, as the model itself saw them."""
+    """One run of the runaway recipe. `maxima[step]` lists layers x heads, as the model itself saw them; `waits[step]`
+    is how often the step gave its core away to wait for something."""
 
     def __init__(self, daemon, run, seed, kv_heads=4, **watch):
-        self.run, self.losses, self.maxima, self.seconds = run, [], [], []
+        self.run, self.losses, self.maxima, self.waits = run, [], [], []
         self.trainer = byte_gpt.Trainer(byte_gpt.Config(seed=seed, kv_heads=kv_heads))
         self.monitor = gyrostat.watch(self.trainer.model, self.trainer.optimizer, self.trainer.scheduler, run=run,
                                       address=daemon.grpc, **watch)
@@ -45,12 +47,15 @@ class Job:
         gyrostatd.wait_until(lambda: any(r["run"] == self.run for r in ctl(daemon, "runs")), f"run {self.run} seen")
         ctl(daemon, "mode", self.run, mode)
 
-    def advance(self, steps):
+    def advance(self, steps, answered=True):
+        """answered: no step begins before the daemon has judged the last one."""
         for _ in range(steps):
-            begin = time.perf_counter()
+            before = _waits()
             seen = self.trainer.step()
             self.monitor.step(seen.loss)
-            self.seconds.append(time.perf_counter() - begin)
+            self.waits.append(_waits() - before)
+            if answered:
+                pacing.wait_for_answer(self.monitor)
             self.losses.append(float(seen.loss))
             self.maxima.append(seen.logit_max.flatten().tolist())
 
@@ -59,6 +64,10 @@ class Job:
 
     def final_loss(self):
         return sum(self.losses[-50:]) / 50
+
+
+def _waits():
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
 
 
 def longest_excursion(maxima, limit):

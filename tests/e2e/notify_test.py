@@ -66,7 +66,9 @@ class Webhook:
 
 
 def configured(*webhooks, **keys):
-    return yaml.safe_dump({"notify": {"gather_ms": 100, **keys, "webhooks": list(webhooks)}})
+    """Who is asked has the most time that may be given: asked again, it would be told twice."""
+    webhooks = [{"timeout_ms": 60000, **webhook} for webhook in webhooks]
+    return yaml.safe_dump({"notify": {"gather_ms": 100, **keys, "webhooks": webhooks}})
 
 
 def load(daemon, run, scenario="spike", steps=300, *words):
@@ -205,7 +207,7 @@ def test_a_killed_daemon_tells_the_rest_and_nothing_again(tmp_path):
 
 def test_a_webhook_that_hangs_delays_nobody(tmp_path):
     with Webhook(lambda n: ("hang", {})) as stuck, Webhook() as other:
-        config = configured({"name": "stuck", "url": stuck.url, "timeout_ms": 60000, "min_severity": "info"},
+        config = configured({"name": "stuck", "url": stuck.url, "min_severity": "info"},
                             {"name": "other", "url": other.url, "min_severity": "info"})
         with Daemon(tmp_path, config=config) as daemon:
             load(daemon, "first")
@@ -246,12 +248,14 @@ def test_a_refusal_is_given_up_and_a_reload_mends_it(tmp_path):
 def test_a_storm_is_one_message(tmp_path):
     with Webhook() as hook, Daemon(tmp_path, config=configured(
             {"name": "ops", "url": hook.url, "min_severity": "info", "queue_max": 10000}, gather_ms=2000)) as daemon:
+        begin = time.monotonic()
         load(daemon, "storm", "runaway", 200, "--layers", "32", "--heads", "32")
         told_all_of = wait_until(lambda: hook.taken and hook.events("run_ended", "storm") and hook.taken, "the storm")
         messages = [body for body in told_all_of if body["run"] == "storm"]
         events = sum(sum(body["counts"].values()) for body in messages)
         print(f"{events} events in {len(messages)} messages, {len(hook.requests[0][3])} bytes the first")
-        assert events >= 5 and len(messages) <= 3
+        # One for each time of gathering that it lasted, which is one or two unless the machine is slow.
+        assert events >= 5 and len(messages) <= 1 + (hook.requests[-1][0] - begin) / 2
 
 
 def test_the_readmes_example_is_valid(tmp_path):

@@ -127,7 +127,7 @@ def test_live_numbers_arrive_without_asking(opened, live):
     first = int(fact(page, "Step"))
     before = draws(page)
     until(page, f"Number([...document.querySelectorAll('.facts dd')][1].textContent) > {first + 20}", "later steps")
-    assert draws(page) > before + 3
+    wait_until(lambda: draws(page) > before + 3, "the map is drawn with them")
     loss = "document.querySelector('#chart-loss output').textContent"
     said = until(page, f"/^([\\d.e-]+) at step (\\d+)$/.exec({loss})", "the newest loss")
     assert float(said[1]) > 0 and int(said[2]) > first
@@ -372,7 +372,7 @@ def test_many_readers_that_do_not_read_leave_the_page_alive(opened, daemon, live
     host, port = daemon.http.split(":")
     lazy = []
     for _ in range(40):
-        peer = socket.create_connection((host, int(port)), timeout=20)
+        peer = socket.create_connection((host, int(port)), timeout=120)
         peer.sendall(f"GET /api/runs/{live}/events?interval_ms=50 HTTP/1.1\r\nHost: {daemon.http}\r\n\r\n".encode())
         lazy.append(peer)
     answers = [peer.recv(12) for peer in lazy]

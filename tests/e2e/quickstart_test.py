@@ -15,11 +15,12 @@ ARM = {"steps", "peak_logit", "final_loss", "loss_spikes", "spike_score"}
 
 
 def demo(*arguments):
-    """The part of deploy/quickstart that comes after building, with the build under test."""
-    environment = {**os.environ, "PYTHONPATH": f"{gyrostatd.BIN.parent}/python:{ROOT}/deploy/demo"}
+    """The part of deploy/quickstart that comes after building, with the build under test, at the daemon's pace."""
+    path = (f"{gyrostatd.BIN.parent}/python", f"{ROOT}/deploy/demo", f"{ROOT}/tests/support")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
     program = f"{ROOT}/deploy/demo/quickstart.py"
-    command = ["/usr/bin/python3", program, "--build", gyrostatd.BIN.parent.name, "--any-port"]
-    return subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=240, env=environment)
+    command = ["/usr/bin/python3", "-m", "pacing", program, "--build", gyrostatd.BIN.parent.name, "--any-port"]
+    return subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=600, env=environment)
 
 
 def test_the_summary_has_every_field_and_the_daemon_stays_where_asked(tmp_path):
@@ -29,7 +30,7 @@ def test_the_summary_has_every_field_and_the_daemon_stays_where_asked(tmp_path):
     pid = int(re.search(r"process (\d+);", done.stdout).group(1))
     try:
         page = re.search(r"http://[^ /]+/", done.stdout).group(0)
-        with urllib.request.urlopen(page + "metrics", timeout=10) as answer:
+        with urllib.request.urlopen(page + "metrics", timeout=120) as answer:
             assert b'gyrostat_step{run="quickstart-guarded"} 89' in answer.read()
     finally:
         os.kill(pid, signal.SIGTERM)
@@ -59,5 +60,5 @@ def test_a_run_too_short_to_clip_still_ends_with_a_table(tmp_path):
     (["--seed"], "--seed needs a value"),
 ])
 def test_a_slip_is_told_before_anything_is_built(arguments, text):
-    done = subprocess.run([f"{ROOT}/deploy/quickstart", *arguments], capture_output=True, text=True, timeout=20)
+    done = subprocess.run([f"{ROOT}/deploy/quickstart", *arguments], capture_output=True, text=True, timeout=120)
     assert done.returncode == 2 and text in done.stderr, done.stdout + done.stderr

@@ -29,7 +29,7 @@ class VictoriaMetrics:
 
     def get(self, path, **query):
         url = f"http://{self.address}{path}?" + urllib.parse.urlencode(query)
-        with urllib.request.urlopen(url, timeout=30) as answer:
+        with urllib.request.urlopen(url, timeout=120) as answer:
             return answer.read().decode()
 
     def answers(self):
@@ -51,7 +51,7 @@ class VictoriaMetrics:
 
     def stop(self):
         self.process.terminate()
-        self.process.wait(timeout=30)
+        self.process.wait(timeout=120)
 
     def samples(self, selector):
         """{labels without the name, sorted: [(time in ms, value)]} of all that match."""
@@ -105,7 +105,7 @@ def own(daemon, name):
 
 
 def arrived(victoria, run, steps):
-    wait_until(lambda: victoria.count(f'gyrostat_step{{run="{run}"}}') >= steps, f"{steps} steps of {run}", 60)
+    wait_until(lambda: victoria.count(f'gyrostat_step{{run="{run}"}}') >= steps, f"{steps} steps of {run}")
 
 
 def same(victoria, daemon, run, metric, labels, signal, *words):

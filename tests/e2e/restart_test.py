@@ -27,11 +27,9 @@ def test_a_killed_daemon_resumes_the_run_and_training_does_not_notice(tmp_path):
         before = job.ctl(daemon, "findings", "survivor"), job.ctl(daemon, "interventions", "survivor")
         assert before[0] and before[1]
         daemon.kill()
-        guarded.advance(30)
+        guarded.advance(30, answered=False)
         daemon.start()
-        while job.ctl(daemon, "runs")[0]["step"] < 150:  # The client dials again within seconds.
-            guarded.advance(5)
-            assert len(guarded.losses) < 1000, "the client did not come back"
+        guarded.advance(5, answered=False)  # The client dials again within seconds.
         guarded.advance(120)
         steps = len(guarded.losses)
         gyrostatd.wait_until(lambda: job.ctl(daemon, "runs")[0]["step"] == steps - 1, "the newest step arrived")
@@ -55,8 +53,9 @@ def test_a_killed_daemon_resumes_the_run_and_training_does_not_notice(tmp_path):
 
     # The clip stood still while the daemon was away, and then caught up: no trap, no rollback.
     assert max(map(max, guarded.maxima[-100:])) <= 2.5 * TAU
-    with_daemon, without = guarded.seconds[60:120], guarded.seconds[121:150]
-    assert statistics.median(without) < 2 * statistics.median(with_daemon)  # A blocked step would be seconds.
+    # No step waited for a daemon that was not there. Counted, not timed: how fast steps are, the machine decides.
+    with_daemon, without = guarded.waits[60:120], guarded.waits[121:150]
+    assert statistics.median(without) <= statistics.median(with_daemon), (with_daemon, without)
 
 
 def test_a_run_that_outlived_its_daemon_exports_to_what_was_found(tmp_path):
@@ -65,11 +64,9 @@ def test_a_run_that_outlived_its_daemon_exports_to_what_was_found(tmp_path):
         watched = job.Job(daemon, "survivor", seed=0)
         watched.advance(90)
         daemon.kill()
-        watched.advance(20)
+        watched.advance(20, answered=False)
         daemon.start()
-        while job.ctl(daemon, "runs")[0]["step"] < 110:
-            watched.advance(5)
-            assert len(watched.losses) < 1000, "the client did not come back"
+        watched.advance(5, answered=False)
         watched.advance(120)
         steps = len(watched.losses)
         gyrostatd.wait_until(lambda: job.ctl(daemon, "runs")[0]["step"] == steps - 1, "the newest step arrived")

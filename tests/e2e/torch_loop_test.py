@@ -6,6 +6,7 @@ import subprocess
 import pytest
 
 import gyrostatd
+import pacing
 
 PROGRAM = gyrostatd.BIN / "gyrostat-example-torch"
 TAU = 30.0
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason=f"{PROGRAM} is not 
 
 def train(**environment):
     """(peak logit, final loss, reports, orders applied) of one run, from its last line."""
-    done = subprocess.run([PROGRAM, str(STEPS)], capture_output=True, text=True, timeout=240,
+    done = subprocess.run([PROGRAM, str(STEPS)], capture_output=True, text=True, timeout=600,
                           env={**os.environ, **environment})
     assert done.returncode == 0, done.stdout + done.stderr
     match = LAST_LINE.search(done.stdout.strip())
@@ -30,7 +31,8 @@ def test_logits_run_away_alone_and_are_held_by_the_daemon(tmp_path):
     peak_alone, loss_alone, reports, applied = train(GYROSTAT_DISABLE="1")
     assert (reports, applied) == (0, 0)
     with gyrostatd.Daemon(tmp_path, config=CONFIG) as daemon:
-        peak, loss, reports, applied = train(GYROSTAT_ADDRESS=daemon.grpc, GYROSTAT_RUN="torch-loop")
+        peak, loss, reports, applied = train(GYROSTAT_ADDRESS=daemon.grpc, GYROSTAT_RUN="torch-loop",
+                                             **pacing.ENVIRONMENT)
         assert daemon.stop() == 0
     print(f"peak {peak_alone:.0f} / {peak:.1f}, loss {loss_alone:.3f} / {loss:.3f}, orders {applied}")
     assert peak_alone > 20 * TAU

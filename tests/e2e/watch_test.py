@@ -55,7 +55,7 @@ def waiting(daemon):
     with Load(daemon, "waiting", "--layers", 128, "--heads", 128, "--scenario", "runaway", "--rate", 5,
               "--allow", "qk_clip"):
         assert ctl(daemon, "mode", "waiting", "advise").returncode == 0
-        wait_until(lambda: '"proposed"' in ctl(daemon, "interventions", "waiting", "--json").stdout, "a proposal", 120)
+        wait_until(lambda: '"proposed"' in ctl(daemon, "interventions", "waiting", "--json").stdout, "a proposal", 300)
         yield "waiting"
 
 
@@ -87,7 +87,7 @@ class Tmux:
     def value(self, what):
         return self.tmux("display-message", "-p", f"#{{{what}}}").strip()
 
-    def shows(self, pattern, deadline_s=30):
+    def shows(self, pattern, deadline_s=gyrostatd.DEADLINE_S):
         def seen():
             text = "\n".join(self.lines())
             return text if re.search(pattern, text) else None
@@ -180,7 +180,7 @@ class Pty:
             os.execve(CTL, [str(CTL), *map(str, words)], environment)
         self.seen = ""
 
-    def read(self, until=None, deadline_s=30):
+    def read(self, until=None, deadline_s=gyrostatd.DEADLINE_S):
         """Reads until the pattern has come; without one, until the end."""
         end = time.monotonic() + deadline_s
         while time.monotonic() < end and not (until and re.search(until, self.seen)):
@@ -232,7 +232,7 @@ def test_a_terminal_that_takes_nothing_does_not_keep_it_from_ending(daemon, wait
 
     wait_until(stuck, "it waits for the terminal")
     os.kill(screen.pid, signal.SIGTERM)
-    wait_until(lambda: os.waitid(os.P_PID, screen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT), "it ends", 10)
+    wait_until(lambda: os.waitid(os.P_PID, screen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT), "it ends")
     assert os.WTERMSIG(screen.end()) == signal.SIGTERM
 
 

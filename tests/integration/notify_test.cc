@@ -62,8 +62,9 @@ class NotifierTest : public ::testing::Test {
     server_.Post("/(.*)", [this](const httplib::Request& request, httplib::Response& response) {
       signal_.Change([&] {
         ++requests_;
-        response.status = status_;
-        if (status_ != 200) return;
+        const auto own = own_status_.find(request.path);
+        response.status = own == own_status_.end() ? status_ : own->second;
+        if (response.status != 200) return;
         const auto body = nlohmann::json::parse(request.body);
         for (const auto& event : body["events"]) told_[request.path].push_back(event["id"]);
       });
@@ -82,6 +83,7 @@ class NotifierTest : public ::testing::Test {
     Webhook hook;
     hook.name = name;
     hook.target.url = "http://127.0.0.1:" + std::to_string(port_) + "/" + name;
+    hook.target.timeout = testing::kPatience;  // Given up and sent again, a message would be told twice.
     return hook;
   }
   NotifyOptions Options(std::vector<Webhook> webhooks) const {
@@ -109,7 +111,7 @@ class NotifierTest : public ::testing::Test {
                   return absl::OkStatus();
                 },
                 "gyrostatd/test"},
-        &probe_, &base::SystemClock());
+        &probe_, &base::SystemClock(), testing::kPatience);
     notifier_->Start();
   }
   void Tell(const model::Finding& finding) {
@@ -125,8 +127,12 @@ class NotifierTest : public ::testing::Test {
   bool WaitForTold(size_t count, const std::string& hook = "a") {
     return signal_.WaitUntil([&] { return told_["/" + hook].size() >= count; });
   }
+  // Every hook that has no answer of its own.
   void Answer(int status) {
     signal_.Change([&] { status_ = status; });
+  }
+  void Answer(int status, const std::string& hook) {
+    signal_.Change([&] { own_status_["/" + hook] = status; });
   }
 
   Probe probe_;
@@ -135,6 +141,7 @@ class NotifierTest : public ::testing::Test {
   testing::Signal signal_;
   std::map<std::string, std::vector<std::string>> told_;
   int requests_ = 0, status_ = 200;
+  std::map<std::string, int> own_status_;  // By path.
   httplib::Server server_;
   int port_ = 0;
   std::thread thread_;
@@ -211,6 +218,7 @@ TEST_F(NotifierTest, FollowsAReload) {
   Start({Hook("a"), Hook("b")});
   Tell(FindingOf(kFindings + 1));
   ASSERT_TRUE(signal_.WaitUntil([&] { return requests_ >= 2; }));
+  Answer(503, "a");  // What is on its way there still is not taken at the old address.
   Webhook moved = Hook("a");
   moved.target.url += "-moved";
   notifier_->SetOptions(Options({moved, Hook("c")}));

@@ -197,7 +197,7 @@ void Train(Board* board, int rank, const Behaviour& behaviour) {
   stats.struct_size = sizeof(stats);
   gyro_stats(client, &stats);
   std::memcpy(board->trouble[rank], stats.last_error, sizeof(stats.last_error));
-  gyro_close(client, 2000);
+  gyro_close(client, 60'000);  // What is judged is all that was reported, however late the sender got a core.
   if (daemon != nullptr) Judge(board, *daemon, behaviour);
 }
 

@@ -45,7 +45,8 @@ void Fill(const std::string& dir) {
   }
 }
 
-// Reduces, telling a pipe after each piece of work; killed after `pieces` and whatever comes before the signal does.
+// Reduces, telling a pipe after each piece of work; killed after `pieces` and whatever comes before the signal does, or
+// when there is nothing more to reduce.
 void ReduceAndKill(const std::string& dir, const RetentionOptions& options, int pieces) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
@@ -59,12 +60,14 @@ void ReduceAndKill(const std::string& dir, const RetentionOptions& options, int 
     if (!retention.ok()) _exit(3);
     while ((*retention)->Step())
       if (write(ends[1], "x", 1) != 1) _exit(4);
-    pause();  // Faster than the signal.
+    close(ends[1]);
+    for (;;) pause();  // Until the signal comes.
   }
   close(ends[1]);
   char piece = 0;
   for (int count = 0; read(ends[0], &piece, 1) == 1;)
     if (++count == pieces) kill(child, SIGKILL);
+  kill(child, SIGKILL);
   close(ends[0]);
   int status = 0;
   waitpid(child, &status, 0);

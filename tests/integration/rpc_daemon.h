@@ -22,7 +22,7 @@
 namespace gyrostat::rpc {
 
 // Far above what anything here takes; only a hang meets it.
-inline constexpr std::chrono::seconds kPatience{30};
+inline constexpr std::chrono::seconds kPatience{300};
 
 // Waits until `condition` holds. False when patience ran out.
 inline bool Eventually(const std::function<bool()>& condition) {
@@ -56,6 +56,7 @@ struct RpcDaemon {
   RpcDaemon(ServerOptions server_options, engine::EngineOptions engine_options)
       : engine(engine_options, &store, &streams, &base::SystemClock()) {
     if (server_options.listen == ServerOptions().listen) server_options.listen = "127.0.0.1:0";
+    if (server_options.hello_deadline == ServerOptions().hello_deadline) server_options.hello_deadline = kPatience;
     server_options.version = "1.2.3";
     server = std::make_unique<Server>(server_options, &engine, &store, &streams, &base::SystemClock(), [] {
       return DaemonStatus{.started_at_unix_ms = 1700000000000, .http_address = "127.0.0.1:7432",

@@ -28,6 +28,9 @@ using ::testing::HasSubstr;
 using testing::kScriptedRun;
 using testing::PostAndWait;
 
+// Only what hangs meets it.
+constexpr base::Milliseconds kPatience = testing::kPatience;
+
 // One request and everything that comes back until the server closes, or until `until` has come.
 std::string Ask(const base::Endpoint& endpoint, const std::string& request, const std::string& until = "") {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -41,8 +44,8 @@ std::string Ask(const base::Endpoint& endpoint, const std::string& request, cons
   char buffer[4096];
   while (until.empty() || all.find(until) == std::string::npos) {
     pollfd p{fd, POLLIN, 0};
-    if (poll(&p, 1, 20000) <= 0) {
-      all += "<no end within 20 s>";
+    if (poll(&p, 1, static_cast<int>(kPatience.count())) <= 0) {
+      all += "<no end>";
       break;
     }
     const ssize_t got = recv(fd, buffer, sizeof(buffer), 0);
@@ -69,9 +72,10 @@ class WebApi : public ::testing::Test {
   WebApi() : engine_(Options(), &store_, &outbox_, &base::SystemClock()),
              streams_({.streams_max = 2}, [this](const std::string& run) { return engine_.FindRun(run); }, &probe_,
                       &base::SystemClock()),
-             api_({.version = "1.2.3"}, &engine_, &store_, &streams_, [this] { return not_ready_; }) {
+             api_({.version = "1.2.3", .settle_timeout = kPatience}, &engine_, &store_, &streams_,
+                  [this] { return not_ready_; }) {
     engine_.Start();
-    auto started = Server::Start({"127.0.0.1", 0}, {}, {}, &probe_, &base::SystemClock(),
+    auto started = Server::Start({"127.0.0.1", 0}, {.request_timeout = kPatience}, {}, &probe_, &base::SystemClock(),
                                  {nullptr, Refuse, [this](const Request& request) { return api_.Answer(request); }});
     EXPECT_TRUE(started.ok()) << started.status();
     server_ = *std::move(started);

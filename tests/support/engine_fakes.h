@@ -19,7 +19,9 @@
 
 namespace gyrostat::testing {
 
-// Waits for a condition that other threads make true; false after half a minute.
+inline constexpr std::chrono::seconds kPatience{300};
+
+// Waits for a condition that other threads make true; false after kPatience, which only what hangs meets.
 class Signal {
  public:
   // Runs `change` and wakes those who wait.
@@ -29,7 +31,7 @@ class Signal {
     changed_.NotifyAll();
   }
   bool WaitUntil(const std::function<bool()>& condition) {
-    const auto deadline = base::SystemClock().Now() + std::chrono::seconds(30);
+    const auto deadline = base::SystemClock().Now() + kPatience;
     base::MutexLock lock(mutex_);
     while (!condition()) {
       if (base::SystemClock().Now() >= deadline) return false;
@@ -163,8 +165,8 @@ inline std::future<absl::Status> PostAsync(engine::Engine* engine, const std::st
 }
 
 inline absl::Status Await(std::future<absl::Status> status) {
-  if (status.wait_for(std::chrono::seconds(30)) != std::future_status::ready)
-    return absl::DeadlineExceededError("no answer within 30 s");
+  if (status.wait_for(kPatience) != std::future_status::ready)
+    return absl::DeadlineExceededError("no answer");
   return status.get();
 }
 

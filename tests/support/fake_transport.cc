@@ -204,7 +204,7 @@ bool FakeDaemon::Wait(const std::function<bool(const FakeDaemon&)>& condition) c
   std::mutex mutex;
   std::condition_variable never;
   std::unique_lock<std::mutex> lock(mutex);
-  for (int i = 0; i < 10'000; ++i) {
+  for (int i = 0; i < 300'000; ++i) {
     if (condition(*this)) return true;
     never.wait_for(lock, std::chrono::milliseconds(1));
   }

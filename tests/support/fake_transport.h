@@ -47,7 +47,8 @@ class FakeDaemon {
   int opened() const;
   int closed() const;
 
-  // Waits until `condition` of this daemon holds, for at most ten seconds. True when it did.
+  // Waits until `condition` of this daemon holds, for at most five minutes, which only what hangs meets. True when it
+  // did.
   bool Wait(const std::function<bool(const FakeDaemon&)>& condition) const;
 
   // The table's functions.

@@ -43,7 +43,7 @@ inline bool AppendAndWait(engine::Journal* journal, engine::JournalEntry entry) 
   std::future<bool> answer = settled->get_future();
   entry.done = [settled](bool durable) { settled->set_value(durable); };
   journal->Append(std::move(entry));
-  if (answer.wait_for(std::chrono::seconds(30)) != std::future_status::ready) return false;
+  if (answer.wait_for(std::chrono::seconds(300)) != std::future_status::ready) return false;
   return answer.get();
 }
 

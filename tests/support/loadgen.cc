@@ -3,7 +3,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
+#include <csignal>
 #include <cstdio>
 #include <memory>
 #include <mutex>
@@ -30,8 +32,10 @@ struct LoadOptions {
   uint64_t seed = 1;
   std::vector<std::string> allow;
   bool no_bye = false;
-  uint32_t limit_seconds = 300;
+  uint32_t limit_seconds = 900;
 };
+
+std::atomic<bool> end_early{false};  // Set by a signal.
 
 // One run on one stream. Writes on the caller's thread, reads on its own.
 class Feeder {
@@ -50,7 +54,8 @@ class Feeder {
     bool open = stream_->Write(message);
     std::thread reader([this] { Read(); });
     const base::MonotonicTime start = base::SystemClock().Now();
-    for (uint64_t i = 0; open && i < options_.steps; ++i) open = WaitForTurn(start, i) && SendOrdersAndReport();
+    for (uint64_t i = 0; open && i < options_.steps && !end_early; ++i)
+      open = WaitForTurn(start, i) && SendOrdersAndReport();
     if (open && WaitForAcknowledged(run_.reports()) && !options_.no_bye) {
       message.mutable_bye()->set_reason("the synthetic run is over");
       stream_->Write(message);
@@ -155,7 +160,7 @@ class Feeder {
 
   bool Complete() {
     const std::lock_guard lock(mutex_);
-    return welcome_ && acknowledged_ >= run_.reports() && run_.reports() == options_.steps;
+    return welcome_ && acknowledged_ >= run_.reports() && (run_.reports() == options_.steps || end_early);
   }
 
   void Print(double seconds, const grpc::Status& status) {
@@ -227,6 +232,7 @@ int Run(const LoadOptions& options, Scenario scenario) {
 int main(int argc, char** argv) {
   gyrostat::testing::LoadOptions options;
   CLI::App app{"Feeds synthetic runs to a gyrostatd and prints one line of JSON per run.\n"
+               "SIGTERM: the runs are over with the step that they are at.\n"
                "Exit code: 0 when every report was acknowledged, else 1.", "gyrostat-loadgen"};
   app.add_option("--address", options.address, "Daemon's gRPC address")->capture_default_str();
   app.add_option("--run", options.prefix, "Name; with several runs NAME-0, NAME-1, ...")->capture_default_str();
@@ -246,5 +252,6 @@ int main(int argc, char** argv) {
   app.add_flag("--no-bye", options.no_bye, "Break the streams instead of ending the runs");
   app.add_option("--limit", options.limit_seconds, "Seconds after which a stream gives up")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
+  std::signal(SIGTERM, [](int) { gyrostat::testing::end_early = true; });
   return gyrostat::testing::Run(options, *gyrostat::testing::ScenarioOf(options.scenario));
 }

@@ -103,7 +103,7 @@ std::unique_ptr<Board, void (*)(Board*)> RunProcesses(int ranks, const Train& tr
   for (int rank = 0; rank < ranks; ++rank) {
     children.push_back(fork());
     if (children.back() != 0) continue;
-    alarm(50);  // A rank that fails must not leave the others waiting for ever.
+    alarm(600);  // A rank that fails must not leave the others waiting for ever.
     train(board.get(), rank);
     _exit(0);
   }

@@ -43,7 +43,7 @@ class Server:
     def get(self, path, **query):
         """The JSON, or the text, of one answer."""
         url = f"http://{self.address}{path}" + ("?" + urllib.parse.urlencode(query) if query else "")
-        with urllib.request.urlopen(url, timeout=30) as answer:
+        with urllib.request.urlopen(url, timeout=120) as answer:
             text = answer.read().decode()
         return json.loads(text) if answer.headers["Content-Type"].startswith("application/json") else text
 
@@ -63,7 +63,7 @@ class Server:
 
     def __exit__(self, *_):
         self.process.terminate()
-        self.process.wait(timeout=30)
+        self.process.wait(timeout=120)
 
 
 class Prometheus(Server):

@@ -35,7 +35,7 @@ gyro_gloo_options Options(uint32_t rank, uint32_t size, const std::string& direc
   options.size = size;
   options.directory = directory.c_str();
   options.prefix = "job.1";
-  options.connect_timeout_ms = 20000;
+  options.connect_timeout_ms = 300'000;  // Of each round too: only what hangs meets it.
   return options;
 }
 
@@ -241,7 +241,7 @@ SharedBoard RunRanks(int killed) {
   for (int rank = 0; rank < kRanks; ++rank) {
     children.push_back(fork());
     if (children.back() != 0) continue;
-    alarm(60);  // What hangs is a failure: it must not last for ever.
+    alarm(600);  // What hangs is a failure: it must not last for ever.
     Train(board.get(), rank, killed, directory.path());
   }
   for (int rank = 0; rank < kRanks; ++rank) {

@@ -8,17 +8,18 @@ from pathlib import Path
 import pytest
 
 import gyrostatd
+import pacing
 
 EXAMPLE = Path(os.environ["GYROSTAT_BIN"]) / "gyrostat-example-ranks"
 RANKS = 3
 pytestmark = pytest.mark.skipif(not EXAMPLE.exists(), reason="libgyrostat_gloo.so was left out of this build")
 
 
-def start(directory, prefix, steps, step_ms, address=""):
+def start(directory, prefix, steps, step_ms, address="", **more):
     meeting = directory / "meeting"
     meeting.mkdir(exist_ok=True)
     environment = {k: v for k, v in os.environ.items() if not k.startswith("GYROSTAT_")}
-    environment |= {"GYROSTAT_ADDRESS": address, "GYROSTAT_RUN": "ranks", "WORLD_SIZE": str(RANKS)}
+    environment |= {"GYROSTAT_ADDRESS": address, "GYROSTAT_RUN": "ranks", "WORLD_SIZE": str(RANKS)} | more
     return [subprocess.Popen([EXAMPLE, meeting, prefix, str(steps), str(step_ms)],
                              env={**environment, "RANK": str(rank)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                              text=True) for rank in range(RANKS)]
@@ -35,7 +36,7 @@ def finish(ranks):
 
 def test_ranks_clip_together_and_end_with_the_same_weights(tmp_path):
     with gyrostatd.Daemon(tmp_path, config="policy:\n  mode: act\n  qk_clip:\n    tau: 40\n") as daemon:
-        done = finish(start(tmp_path, "clips", 150, 20, daemon.grpc))
+        done = finish(start(tmp_path, "clips", 150, 1, daemon.grpc, **pacing.ENVIRONMENT))
     assert [code for code, _, _ in done] == [0] * RANKS, done
     words = [each for _, each, _ in done]
     assert len({each["weights"] for each in words}) == 1, words

@@ -8,7 +8,8 @@
 namespace gyrostat::base {
 namespace {
 
-auto Soon() { return std::chrono::steady_clock::now() + std::chrono::seconds(5); }
+// Far off: a producer that gets no core meanwhile has not ended.
+auto Late() { return std::chrono::steady_clock::now() + std::chrono::hours(1); }
 
 TEST(BoundedQueue, CountsEachDropOnce) {
   BoundedQueue<int> queue(2);
@@ -18,7 +19,7 @@ TEST(BoundedQueue, CountsEachDropOnce) {
   EXPECT_FALSE(queue.TryPush(4));
   EXPECT_EQ(queue.dropped(), 2u);
   std::vector<int> got;
-  EXPECT_TRUE(queue.PopAllUntil(Soon(), &got));
+  EXPECT_TRUE(queue.PopAllUntil(Late(), &got));
   EXPECT_EQ(got, (std::vector<int>{1, 2}));
 }
 
@@ -27,8 +28,8 @@ TEST(BoundedQueue, GivesOutWhatWaitsAfterClose) {
   queue.TryPush(1);
   queue.Close();
   std::vector<int> got;
-  EXPECT_TRUE(queue.PopAllUntil(Soon(), &got));
-  EXPECT_FALSE(queue.PopAllUntil(Soon(), &got));
+  EXPECT_TRUE(queue.PopAllUntil(Late(), &got));
+  EXPECT_FALSE(queue.PopAllUntil(Late(), &got));
   EXPECT_FALSE(queue.Push(2));
   EXPECT_EQ(got.size(), 1u);
 }
@@ -40,7 +41,7 @@ TEST(BoundedQueue, PassesEverythingInOrderBetweenThreads) {
     queue.Close();
   });
   std::vector<int> got;
-  while (queue.PopAllUntil(Soon(), &got)) {
+  while (queue.PopAllUntil(Late(), &got)) {
   }
   producer.join();
   ASSERT_EQ(got.size(), 10000u);

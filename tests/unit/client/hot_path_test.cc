@@ -150,9 +150,9 @@ struct Job {
     gyro_record_attn_logit_max(client, maxima.data(), maxima.size(), GYRO_LOGIT_UNKNOWN);
     return gyro_step_end(client) == begun;
   }
-  // Polls for at most ten seconds by a clock that needs no system call.
+  // Polls for some minutes at most, by a clock that needs no system call.
   bool PollUntilOrder() {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(300);
     while (std::chrono::steady_clock::now() < deadline)
       if (gyro_poll(client, &order) == GYRO_OK) return true;
     return false;

@@ -26,6 +26,7 @@ namespace {
 using testing::ManualClock;
 
 constexpr int64_t kStartMs = ManualClock::kUnixStartMs;
+constexpr base::Milliseconds kPatience(300'000);  // Only what hangs meets it.
 
 // Reports of one run, in pages of eight. Only what remote write asks for.
 class ReportList : public engine::History {
@@ -136,6 +137,7 @@ class RemoteWriteTest : public ::testing::Test {
  protected:
   void Start(const std::string& url, RemoteWriteOptions options = {}) {
     options.endpoint.url = url;
+    options.endpoint.timeout = kPatience;  // Given up and sent again, steps would come twice.
     options.poll = base::Milliseconds(5);
     options.backoff_min = base::Milliseconds(5);
     options.backoff_max = base::Milliseconds(20);
@@ -147,7 +149,7 @@ class RemoteWriteTest : public ::testing::Test {
                         cursors_[run] = bytes;
                         return absl::OkStatus();
                       }},
-        &probe_, &clock_);
+        &probe_, &clock_, kPatience);
     write_->Start();
   }
   void Stop() { write_.reset(); }
@@ -157,7 +159,7 @@ class RemoteWriteTest : public ::testing::Test {
   template <class Done>
   void WaitUntil(const Done& done) {
     for (int looks = 0; !done(); ++looks) {
-      ASSERT_LT(looks, 15'000);
+      ASSERT_LT(looks, 150'000);
       Rest(std::chrono::milliseconds(2));
     }
   }
