@@ -165,10 +165,25 @@ bool DeviceRounds::Wait(Reduction kind, float* lanes, size_t count) {
   return true;
 }
 
+int DeviceRounds::Query() const {
+  int mode = kCudaCaptureRelaxed;  // In the others a query would spoil the capture.
+  const int exchanged = table_.exchange_capture_mode(&mode);
+  const int code = table_.event_query(event_);
+  if (exchanged == kCudaSuccess) table_.exchange_capture_mode(&mode);
+  return code;
+}
+
+bool DeviceRounds::Done() const {
+  if (failed_) return true;
+  for (const Lane& lane : lanes_)
+    if (lane.state == Lane::kStaged) return false;
+  return !under_way_ || Query() == kCudaSuccess;
+}
+
 bool DeviceRounds::Await() {
   Pauses pauses;
   while (under_way_) {
-    const int code = table_.event_query(event_);
+    const int code = Query();
     if (code == kCudaSuccess) under_way_ = false;
     else if (code != kCudaNotReady) return Cuda(code, "cudaEventQuery");
     int error = kNcclSuccess;

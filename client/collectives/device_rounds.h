@@ -42,6 +42,9 @@ class DeviceRounds {
   bool Begin(Reduction kind, const float* lanes, size_t count);
   // Blocks until the round is over, and writes what it brought. False: it failed; `lanes` are as they were.
   bool Wait(Reduction kind, float* lanes, size_t count);
+  // Whether a Wait for what was begun comes back at once: nothing is staged only, and the event has passed. One query
+  // of that event at most; what fails in it is left to Wait to find.
+  bool Done() const;
   // Whether all that was launched was over within `budget`. What is not over keeps its buffers for ever.
   bool Finish(std::chrono::milliseconds budget);
 
@@ -61,6 +64,8 @@ class DeviceRounds {
   bool Launch();
   bool QueueStaged();
   bool ReduceStaged();
+  // Asks for the event, also while this thread captures a stream into a graph: it was recorded outside of that.
+  int Query() const;
   // Until the event has passed or NCCL has failed.
   bool Await();
   bool Fail(const std::string& why);

@@ -52,6 +52,7 @@ void FindCuda(void* library, DeviceTable* table, std::string* error) {
   finder.Find(&table->event_create, "cudaEventCreateWithFlags");
   finder.Find(&table->event_record, "cudaEventRecord");
   finder.Find(&table->event_query, "cudaEventQuery");
+  finder.Find(&table->exchange_capture_mode, "cudaThreadExchangeStreamCaptureMode");
   finder.Find(&table->event_destroy, "cudaEventDestroy");
   finder.Find(&table->cuda_error, "cudaGetErrorString");
 }

@@ -16,6 +16,7 @@ namespace gyrostat::collectives {
 inline constexpr int kCudaSuccess = 0, kCudaNotReady = 600;
 inline constexpr int kCudaHostToDevice = 1, kCudaDeviceToHost = 2;
 inline constexpr unsigned kCudaEventDisableTiming = 2;
+inline constexpr int kCudaCaptureRelaxed = 2;
 inline constexpr int kNcclSuccess = 0, kNcclInProgress = 7;
 inline constexpr int kNcclFloat32 = 7, kNcclSum = 0, kNcclMax = 2;
 
@@ -28,6 +29,7 @@ struct DeviceTable {
   int (*event_create)(void** event, unsigned flags);
   int (*event_record)(void* event, void* stream);
   int (*event_query)(void* event);
+  int (*exchange_capture_mode)(int* mode);
   int (*event_destroy)(void* event);
   const char* (*cuda_error)(int code);
 

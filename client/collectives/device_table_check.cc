@@ -42,6 +42,7 @@ GYROSTAT_SAME(copy, cudaMemcpyAsync, cudaError_t (*)(void*, const void*, size_t,
 GYROSTAT_SAME(event_create, cudaEventCreateWithFlags, cudaError_t (*)(cudaEvent_t*, unsigned));
 GYROSTAT_SAME(event_record, cudaEventRecord, cudaError_t (*)(cudaEvent_t, cudaStream_t));
 GYROSTAT_SAME(event_query, cudaEventQuery, cudaError_t (*)(cudaEvent_t));
+GYROSTAT_SAME(exchange_capture_mode, cudaThreadExchangeStreamCaptureMode, cudaError_t (*)(cudaStreamCaptureMode*));
 GYROSTAT_SAME(event_destroy, cudaEventDestroy, cudaError_t (*)(cudaEvent_t));
 GYROSTAT_SAME(cuda_error, cudaGetErrorString, const char* (*)(cudaError_t));
 GYROSTAT_SAME(unique_id, ncclGetUniqueId, decltype(&ncclGetUniqueId));
@@ -57,6 +58,7 @@ GYROSTAT_SAME(nccl_error, ncclGetErrorString, decltype(&ncclGetErrorString));
 static_assert(kCudaSuccess == cudaSuccess && kCudaNotReady == cudaErrorNotReady);
 static_assert(kCudaHostToDevice == cudaMemcpyHostToDevice && kCudaDeviceToHost == cudaMemcpyDeviceToHost);
 static_assert(kCudaEventDisableTiming == cudaEventDisableTiming);
+static_assert(kCudaCaptureRelaxed == cudaStreamCaptureModeRelaxed && sizeof(cudaStreamCaptureMode) == sizeof(int));
 static_assert(kNcclSuccess == ncclSuccess && kNcclInProgress == ncclInProgress);
 static_assert(kNcclFloat32 == ncclFloat32 && kNcclSum == ncclSum && kNcclMax == ncclMax);
 static_assert(sizeof(gyro_nccl_id) == sizeof(ncclUniqueId) && sizeof(gyro_nccl_id) == NCCL_UNIQUE_ID_BYTES);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -64,14 +65,20 @@ int Wait(void* context, float* lanes, size_t count) {
   auto* gloo = static_cast<gyro_gloo*>(context);
   return gloo->worker != nullptr && gloo->worker->Wait(kind, lanes, count) ? 0 : 1;
 }
+int RoundDone(void* context) {
+  const auto* gloo = static_cast<gyro_gloo*>(context);
+  return gloo->worker == nullptr || gloo->worker->Done() ? 1 : 0;
+}
 
 void Fill(gyro_collective* collective, gyro_gloo* gloo) {
   collective->context = gloo;
   collective->max_begin = &Begin<Reduction::kMax>;
   collective->max_wait = &Wait<Reduction::kMax>;
-  if (collective->struct_size < sizeof(gyro_collective)) return;
+  if (collective->struct_size < offsetof(gyro_collective, round_done)) return;
   collective->sum_begin = &Begin<Reduction::kSum>;
   collective->sum_wait = &Wait<Reduction::kSum>;
+  if (collective->struct_size < sizeof(gyro_collective)) return;
+  collective->round_done = &RoundDone;
 }
 
 gyro_status Open(const gyro_gloo_options& asked, gyro_gloo* gloo) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -51,14 +52,20 @@ int Wait(void* context, float* lanes, size_t count) {
   auto* nccl = static_cast<gyro_nccl*>(context);
   return nccl->rounds != nullptr && nccl->rounds->Wait(kind, lanes, count) ? 0 : 1;
 }
+int RoundDone(void* context) {
+  const auto* nccl = static_cast<gyro_nccl*>(context);
+  return nccl->rounds == nullptr || nccl->rounds->Done() ? 1 : 0;
+}
 
 void Fill(gyro_collective* collective, gyro_nccl* nccl, bool sums) {
   collective->context = nccl;
   collective->max_begin = &Begin<Reduction::kMax>;
   collective->max_wait = &Wait<Reduction::kMax>;
-  if (collective->struct_size < sizeof(gyro_collective)) return;
+  if (collective->struct_size < offsetof(gyro_collective, round_done)) return;
   collective->sum_begin = sums ? &Begin<Reduction::kSum> : nullptr;
   collective->sum_wait = sums ? &Wait<Reduction::kSum> : nullptr;
+  if (collective->struct_size < sizeof(gyro_collective)) return;
+  collective->round_done = &RoundDone;
 }
 
 gyro_status Open(const gyro_nccl_options& o, gyro_nccl* nccl) {

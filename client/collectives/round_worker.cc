@@ -1,6 +1,7 @@
 #include "client/collectives/round_worker.h"
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <condition_variable>
 #include <mutex>
@@ -33,6 +34,7 @@ struct RoundWorker::Shared {
   size_t queued = 0;
   std::string failed;  // Why nothing runs any more.
   bool ending = false, ended = false;
+  std::atomic<int> under_way = 0;  // Rounds; for those who must not take the mutex. Changed under it.
 
   void Run(const Reduce& reduce) {
     std::unique_lock lock(mutex);
@@ -50,6 +52,7 @@ struct RoundWorker::Shared {
       }
       round.failed = failed;
       round.state = Round::kOver;
+      under_way.fetch_sub(1, std::memory_order_release);
       changed.notify_all();
     }
   }
@@ -97,6 +100,7 @@ bool RoundWorker::Begin(Reduction kind, const float* lanes, size_t count) {
     }
     round.state = Round::kUnderWay;
     shared_->queue[shared_->queued++] = kind;
+    shared_->under_way.fetch_add(1, std::memory_order_relaxed);
     shared_->changed.notify_all();
     return true;
   }
@@ -123,6 +127,8 @@ bool RoundWorker::Wait(Reduction kind, float* lanes, size_t count) {
   }
   return false;
 }
+
+bool RoundWorker::Done() const { return shared_->under_way.load(std::memory_order_acquire) == 0; }
 
 bool RoundWorker::Finish(std::chrono::milliseconds budget) {
   std::unique_lock lock(shared_->mutex);

@@ -5,7 +5,7 @@
 // may run them blocking, one after the other. Once a round has failed all later ones fail without being tried: the
 // ranks are no longer in step.
 //
-// Begin, Wait and the destructor belong to one thread. Signals are blocked in the worker's.
+// Begin, Wait, Done and the destructor belong to one thread. Signals are blocked in the worker's.
 #pragma once
 
 #include <chrono>
@@ -34,6 +34,8 @@ class RoundWorker {
   // Blocks until the round of this kind is over, and writes what it brought. False: it failed, none was begun, or it
   // had another count; `lanes` are then as they were.
   bool Wait(Reduction kind, float* lanes, size_t count);
+  // Whether no round is under way, so that a Wait comes back at once. Takes no lock.
+  bool Done() const;
   // Whether all that was begun was over within `budget`; then ends the thread. Afterwards every Begin fails.
   bool Finish(std::chrono::milliseconds budget);
 

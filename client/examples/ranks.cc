@@ -112,7 +112,8 @@ int main(int argc, char** argv) {
   for (long step = 1; step <= steps && status != GYRO_UNSURE; ++step) {
     const std::vector<float> maxima = model.Measure(step, meeting.rank);  // The forward,
     peak = std::max(peak, *std::max_element(maxima.begin(), maxima.end()));
-    model.Train();  // the backward and the optimizer step; then one boundary:
+    client.Progress();  // between its layers as well: what all ranks measured in the step before is reported now,
+    model.Train();      // the backward and the optimizer step; then one boundary:
     status = client.Step(step, [&](gyrostat::Report& report) {
       report.Scalar("loss", 2.0);
       report.AttnLogitMax(maxima);

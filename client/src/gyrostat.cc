@@ -89,6 +89,16 @@ gyro_status NewEpoch(gyro_client* client, std::unique_ptr<gc::RestoredState> sta
   return client->actuator.NewEpoch(client->Here(), std::move(state));
 }
 
+// Within a step: where this rank leads and the round of the boundary before is there, its report leaves now. What finds
+// no memory is done in gyro_step_end.
+void ReadEarly(gyro_client* client) {
+  if (client->lockstep == nullptr || !client->lockstep->RoundIsThere()) return;
+  static_cast<void>(Guarded([client] {
+    client->lockstep->ReadEarly(client->Here(), &client->recorder);
+    return GYRO_OK;
+  }));
+}
+
 gyro_status Open(const gyro_options* options, gyro_client** out) {
   gc::Settings settings;
   std::string error;
@@ -163,23 +173,33 @@ gyro_status gyro_step_begin(gyro_client* client, int64_t step) {
 
 gyro_status gyro_record_scalar(gyro_client* client, const char* signal, double value) {
   if (const gyro_status status = Usable(client); status != GYRO_OK) return status;
+  ReadEarly(client);
   return client->recorder.Scalar(signal, value);
 }
 
 gyro_status gyro_record_array(gyro_client* client, const char* signal, const float* values, size_t count) {
   if (const gyro_status status = Usable(client); status != GYRO_OK) return status;
+  ReadEarly(client);
   return client->recorder.Array(signal, values, count);
 }
 
 gyro_status gyro_record_attn_logit_max(gyro_client* client, const float* values, size_t count, gyro_logit_kind kind) {
   if (const gyro_status status = Usable(client); status != GYRO_OK) return status;
+  ReadEarly(client);
   return client->recorder.AttnLogitMax(values, count, Raw(kind));
 }
 
 gyro_status gyro_record_layer_attn_logit_max(gyro_client* client, uint32_t layer, const float* values, size_t count,
                                              gyro_logit_kind kind) {
   if (const gyro_status status = Usable(client); status != GYRO_OK) return status;
+  ReadEarly(client);
   return client->recorder.LayerAttnLogitMax(layer, values, count, Raw(kind));
+}
+
+gyro_status gyro_progress(gyro_client* client) {
+  if (const gyro_status status = Usable(client); status != GYRO_OK) return status;
+  ReadEarly(client);
+  return GYRO_OK;
 }
 
 gyro_status gyro_step_end(gyro_client* client) {
@@ -229,6 +249,7 @@ gyro_status gyro_learning_rate(gyro_client* client, double base, double* rate) {
   if (rate == nullptr) return GYRO_INVALID;
   *rate = base;
   if (const gyro_status status = Usable(client); status != GYRO_OK) return status;
+  ReadEarly(client);
   const gyrostat::model::Boundary to_come = client->recorder.boundary() + 1;
   *rate = client->lockstep != nullptr ? client->lockstep->Rate(base, to_come) : client->actuator.Rate(base, to_come);
   return GYRO_OK;

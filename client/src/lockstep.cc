@@ -71,7 +71,8 @@ Lockstep::Lockstep(const Settings* settings, const JoinResult& join, FrameRing* 
       lanes_(agreement_.terms().layout.size()),
       sums_(agreement_.terms().layout.sums),
       issues_round_(join.same_round),
-      issues_sums_(join.same_sums && !sums_.empty()) {
+      issues_sums_(join.same_sums && !sums_.empty()),
+      asks_(leader_ && settings->collective.round_done != nullptr) {
   if (!join.may_act) agreement_.HoldForEver(join.reason);
   SayTrouble();
 }
@@ -104,24 +105,43 @@ bool Lockstep::WaitForRound() {
   moment_.step_ms = milliseconds(entered_, now);
   moment_.own_ms = milliseconds(left_, now);
   entered_ = now;
+  if (begun_ || sums_begun_) ReadRound();
+  left_ = base::SystemClock().Now();
+  return std::exchange(came_, false);
+}
+
+void Lockstep::ReadRound() {
   const gyro_collective& collective = settings_->collective;
-  const bool came = std::exchange(begun_, false) &&
-                    collective.max_wait(collective.context, lanes_.data(), lanes_.size()) == 0;
+  came_ = std::exchange(begun_, false) &&
+          collective.max_wait(collective.context, lanes_.data(), lanes_.size()) == 0;
   // Waited for whatever became of R: what is under way owns its lanes.
   sums_came_ = std::exchange(sums_begun_, false) &&
                collective.sum_wait(collective.context, sums_.data(), sums_.size()) == 0;
-  left_ = base::SystemClock().Now();
-  return came;
+}
+
+void Lockstep::ReadEarly(const BoundaryView& at, Recorder* recorder) {
+  ReadRound();
+  const model::Boundary decides = at.boundary + agreement_.terms().lag;
+  if (!came_ || !agreement_.needs_round(decides)) return;
+  // First what is told of earlier boundaries: the report's forward may have run under a version of the ledger that only
+  // its own R confirms.
+  desk_.Confirmed(agreement_.ConfirmedBy(decides, lanes_));
+  Tell(at);
+  Complete(true, recorder->held());
+  recorder->DeliverHeldEarly();
+}
+
+void Lockstep::Complete(bool came, Frame* frame) const {
+  if (frame == nullptr || !leader_) return;
+  if (came)
+    statistics_.Read(std::span<const float>(lanes_).subspan(agreement_.terms().layout.statistics_at()),
+                     sums_came_ ? sums_ : std::span<const float>(), frame);
+  else
+    statistics_.Alone(frame);
 }
 
 void Lockstep::Deliver(bool came, Recorder* recorder) {
-  if (Frame* frame = recorder->held(); frame != nullptr && leader_) {
-    if (came)
-      statistics_.Read(std::span<const float>(lanes_).subspan(agreement_.terms().layout.statistics_at()),
-                       sums_came_ ? sums_ : std::span<const float>(), frame);
-    else
-      statistics_.Alone(frame);
-  }
+  Complete(came, recorder->held());
   recorder->DeliverHeld();
   if (!has_sender_)
     while (frames_->queue().Front() != nullptr) frames_->queue().Release();
@@ -227,6 +247,7 @@ void Lockstep::BeginRound() {
   const gyro_collective& collective = settings_->collective;
   statistics_.Write(frame_, moment_, std::span(lanes_).subspan(agreement_.terms().layout.statistics_at()), sums_);
   frame_ = nullptr;
+  came_ = sums_came_ = false;
   begun_ = collective.max_begin(collective.context, lanes_.data(), lanes_.size()) == 0;
   if (issues_sums_) sums_begun_ = collective.sum_begin(collective.context, sums_.data(), sums_.size()) == 0;
 }

@@ -1,6 +1,9 @@
 // The training thread of a job whose ranks agree: leads agreement/ through the boundaries by the job's own collective,
 // and hands out what was decided as orders. What actuator.h is for one rank.
 //
+// The leader may read R_b within step b + 1, where the collective can say that it is there: to report, and for nothing
+// else (protocol.md §3). StepEnded of b + 1 then decides on the very lanes that it would have waited for.
+//
 // Training thread only. Blocks in StepEnded until the round of the boundary before is there. Allocates where something
 // is applied or told.
 #pragma once
@@ -52,6 +55,14 @@ class Lockstep {
 
   // As the C ABI's calls of the same names. StepEnded follows a step_end that took a report or dropped it.
   gyro_status StepEnded(const BoundaryView& at, Recorder* recorder);
+  // Within a step, before StepEnded: whether this rank leads and R of the boundary before is there, unread. Asks the
+  // collective, and waits for nothing.
+  bool RoundIsThere() const {
+    return begun_ && has_sender_ && asks_ && settings_->collective.round_done(settings_->collective.context) != 0;
+  }
+  // Where RoundIsThere: the report of the boundary before leaves now, behind what R confirms. Of a round that failed
+  // nothing is told before StepEnded.
+  void ReadEarly(const BoundaryView& at, Recorder* recorder);
   // The last report waits for no round any more.
   void Closing(Recorder* recorder);
   gyro_status Poll(const BoundaryView& at, gyro_order* order);
@@ -72,9 +83,14 @@ class Lockstep {
   // one boundary.
   enum class Part : uint8_t { kClip, kSets };
 
-  // Waits for what was begun at the boundary before; true: R came. Reads the clock before and after.
+  // Waits for what was begun at the boundary before, unless it was read within the step; true: R came. Reads the clock
+  // before and after.
   bool WaitForRound();
-  // Completes the report of the boundary before by what came, and lets it go.
+  // Waits for what is under way: came_, sums_came_ and lanes.
+  void ReadRound();
+  // Completes the report of the boundary before by what came.
+  void Complete(bool came, Frame* frame) const;
+  // The same, and lets it go.
   void Deliver(bool came, Recorder* recorder);
   // Puts this rank's lanes into R of the boundary, once.
   void Finish(const BoundaryView& at);
@@ -103,7 +119,10 @@ class Lockstep {
   model::OrderId open_id_;
   model::Boundary finished_ = 0;  // The last boundary whose R was begun.
   const bool issues_round_, issues_sums_;
-  bool has_sender_ = false, begun_ = false, sums_begun_ = false, sums_came_ = false, open_ = false;
+  const bool asks_;  // It leads, and the collective can say whether a round is over.
+  bool has_sender_ = false, open_ = false;
+  bool begun_ = false, sums_begun_ = false;  // Under way, not waited for.
+  bool came_ = false, sums_came_ = false;    // Of the round that was read last.
   std::vector<Part> to_present_;  // The last first.
   std::string hold_;              // Why this rank is not ready; empty: it is.
 };

@@ -165,7 +165,12 @@ void Recorder::Score(Frame* frame) {
 }
 
 void Recorder::DeliverHeld() {
-  Frame* held = std::exchange(held_, last_);
+  DeliverHeldEarly();
+  held_ = last_;
+}
+
+void Recorder::DeliverHeldEarly() {
+  Frame* held = std::exchange(held_, nullptr);
   if (held == nullptr) return;
   if (held->logit_kind == model::LogitKind::kUnknown) held->logit_kind = settings_->attn_logit.kind;
   Score(held);

@@ -36,6 +36,9 @@ class Recorder {
   Frame* held() { return held_; }
   // Hands the held frame over. The frame of this boundary is held from now on.
   void DeliverHeld();
+  // Hands it over within the step after it, be that step begun or not. The frame that is being recorded stays where it
+  // is: the queue's next.
+  void DeliverHeldEarly();
 
   // Boundaries count on from `boundary`: this rank has joined others that were further.
   void GoTo(model::Boundary boundary);
@@ -43,7 +46,8 @@ class Recorder {
   bool open() const { return phase_ != Phase::kClosed; }
   model::Boundary boundary() const { return boundary_; }
   model::Step step() const { return step_; }
-  // The frame of the last boundary, readable until the next Begin; null when its report was dropped.
+  // The frame of the last boundary, readable until the next Begin; null when its report was dropped. Once it was handed
+  // over it may say what all ranks measured.
   const Frame* last() const { return last_; }
   uint64_t frames_committed() { return ring_->queue().Committed(); }
 

@@ -16,6 +16,7 @@ namespace {
 // The structs as the first release had them: what a caller must at least have. Fields are only ever added at the end.
 constexpr uint32_t kModelSizeV1 = offsetof(gyro_model, total_steps) + sizeof(uint64_t);
 constexpr uint32_t kOptionsSizeV1 = offsetof(gyro_options, model) + kModelSizeV1;
+constexpr uint32_t kCollectiveSizeV1 = offsetof(gyro_collective, round_done);
 constexpr uint64_t kRowsMax = uint64_t{1} << 32;  // Of one projection.
 constexpr size_t kTextMax = 1024;  // Of any string in the options.
 
@@ -182,9 +183,13 @@ void ReadPlace(uint32_t rank, uint32_t world_size, Reader* reader, Settings* out
     reader->Complain("rank", std::to_string(rank), "less than world_size = " + std::to_string(world_size));
 }
 
-void ReadCollective(const gyro_collective* in, Reader* reader, Settings* out) {
-  if (in == nullptr) return;
-  if (in->struct_size < sizeof(gyro_collective) || in->max_begin == nullptr || in->max_wait == nullptr)
+void ReadCollective(const gyro_collective* given, Reader* reader, Settings* out) {
+  if (given == nullptr) return;
+  gyro_collective known{};
+  const gyro_collective* const in = &known;
+  if (given->struct_size >= kCollectiveSizeV1)
+    std::memcpy(&known, given, std::min<size_t>(given->struct_size, sizeof(known)));
+  if (in->max_begin == nullptr || in->max_wait == nullptr)
     return reader->Complain("collective", "one that is incomplete", "struct_size, max_begin and max_wait set");
   if ((in->sum_begin == nullptr) != (in->sum_wait == nullptr))
     return reader->Complain("collective", "one half of a SUM", "sum_begin and sum_wait both set, or both NULL");

@@ -271,6 +271,7 @@ void Session::Ack() {
 
 // What a loop asks about registers: the rate is never above its own, and never turns into something else.
 void Session::Registers() {
+  Check(gyro_progress(client_));
   const double base = in_->Number();
   double rate = 0;
   Check(gyro_learning_rate(client_, base, &rate));
@@ -351,9 +352,10 @@ void Session::Null() {
   for (const gyro_status status :
        {gyro_step_begin(nullptr, 1), gyro_record_scalar(nullptr, "loss", 1), gyro_record_array(nullptr, "x", &value, 1),
         gyro_record_attn_logit_max(nullptr, &value, 1, GYRO_LOGIT_EXACT),
-        gyro_record_layer_attn_logit_max(nullptr, 0, &value, 1, GYRO_LOGIT_EXACT), gyro_step_end(nullptr),
-        gyro_poll(nullptr, &order_), gyro_ack(nullptr, order_.id, GYRO_APPLIED, nullptr), gyro_reset(nullptr),
-        gyro_state_save(nullptr, &data, &size), gyro_state_load(nullptr, order_.id, 1), gyro_stats(nullptr, &stats),
+        gyro_record_layer_attn_logit_max(nullptr, 0, &value, 1, GYRO_LOGIT_EXACT), gyro_progress(nullptr),
+        gyro_step_end(nullptr), gyro_poll(nullptr, &order_), gyro_ack(nullptr, order_.id, GYRO_APPLIED, nullptr),
+        gyro_reset(nullptr), gyro_state_save(nullptr, &data, &size), gyro_state_load(nullptr, order_.id, 1),
+        gyro_stats(nullptr, &stats),
         gyro_close(nullptr, 0), gyro_open(nullptr, nullptr), gyro_options_init(nullptr)})
     GYROSTAT_CHECK(status == GYRO_INVALID);
 }

@@ -156,13 +156,17 @@ class Answers:
         _abi.Client.ack = noted
 
 
+def wait_until(condition, what):
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end, f"{what}: not within 30 s"
+        time.sleep(0.001)
+
+
 def wait_for_welcome(monitor, rank):
     """Until the leader's stream is open: a run as short as a test would be over before."""
     if rank == 0:
-        end = time.monotonic() + 30
-        while not monitor._session._client.stats().connected:
-            assert time.monotonic() < end, "no stream within 30 s"
-            time.sleep(0.01)
+        wait_until(lambda: monitor._session._client.stats().connected, "a stream")
     dist.barrier()
 
 

@@ -15,11 +15,16 @@ from gyrostat.collective import Collective, DeviceRound
 
 
 class Work:
+    over = True
+
     def __init__(self, log):
         self._log = log
 
     def wait(self):
         self._log.append("work.wait")
+
+    def is_completed(self):
+        return Work.over
 
 
 def lanes(*values):
@@ -90,19 +95,59 @@ def test_a_new_buffer_is_taken_where_a_round_is_still_under_way(reduced):
     assert call(collective.struct.max_wait, second) == 0 and list(second) == [3, 3] and list(first) == [1, 1]
 
 
+def test_a_round_is_done_once_all_that_was_begun_is_over(monkeypatch, reduced):
+    collective = Collective("ours", None, 0, [])
+    assert collective.struct.round_done(None) == 1  # There is nothing to wait for.
+    call(collective.struct.max_begin, lanes(1))
+    call(collective.struct.sum_begin, lanes(2))
+    assert collective.struct.round_done(None) == 1
+    monkeypatch.setattr(Work, "over", False)
+    assert collective.struct.round_done(None) == 0
+    call(collective.struct.max_wait, lanes(1))
+    assert collective.struct.round_done(None) == 0  # The sum is under way.
+    call(collective.struct.sum_wait, lanes(2))
+    assert collective.struct.round_done(None) == 1
+
+
+def test_what_fails_while_it_is_asked_is_left_to_the_wait(monkeypatch, reduced):
+    def fails(error):
+        def is_completed(self):
+            raise error
+
+        return is_completed
+
+    collective = Collective("ours", None, 0, [])
+    call(collective.struct.max_begin, lanes(1))
+    monkeypatch.setattr(Work, "is_completed", fails(RuntimeError("connection closed by peer")))
+    assert collective.struct.round_done(None) == 0 and not collective.done()
+    collective.raise_interrupt()
+    monkeypatch.setattr(Work, "is_completed", fails(KeyboardInterrupt()))
+    assert collective.struct.round_done(None) == 0
+    with pytest.raises(KeyboardInterrupt):
+        collective.raise_interrupt()
+
+
 class FakeCuda:
     """A double for torch.cuda."""
 
     def __init__(self, log):
         self.log = log
         self.current = "training"
+        self.passed = self.capturing = False
+
+    def is_current_stream_capturing(self):
+        return self.capturing
+
+    def _query(self):
+        self.log.append("query")
+        return self.passed
 
     def Stream(self, device):
         return "side"
 
     def Event(self):
         return types.SimpleNamespace(record=lambda stream: self.log.append(("record", stream)),
-                                     synchronize=lambda: self.log.append("synchronize"))
+                                     synchronize=lambda: self.log.append("synchronize"), query=self._query)
 
     def device(self, device):
         return contextlib.nullcontext()
@@ -123,8 +168,14 @@ def test_on_a_gpu_only_the_event_behind_the_copy_is_waited_for(monkeypatch, redu
         reduced.append(("copy", cuda.current, non_blocking)), copy(self, other))[1])
     round_ = DeviceRound("ours", dist.ReduceOp.MAX, "cuda:0")
     buffer = lanes(1, 2)
+    assert round_.done()
     round_.begin(ctypes.addressof(buffer), 2)
     assert list(buffer) == [1, 2]
+    assert not round_.done() and reduced.pop() == "query"
+    cuda.passed = True
+    assert round_.done() and reduced.pop() == "query"
+    cuda.capturing = True
+    assert not round_.done()  # And the event is not asked for.
     round_.wait(ctypes.addressof(buffer), 2)
     assert list(buffer) == [2, 3]
     assert reduced == [("copy", "training", True), ("all_reduce", dist.ReduceOp.MAX, 2), "work.wait",

@@ -92,6 +92,43 @@ def test_replicas_take_the_same_clips_at_the_same_boundaries(tmp_path, daemon):
     assert max(max(r["peaks"]) for r in ranks) < PEAK_MAX
 
 
+def answered_within_the_step(rank, world, address):
+    """The leader's forward comes after the ranks' round, and its backward after the daemon's answer to the report that
+    the forward let go: as in a job whose steps are longer than both."""
+    model = hot(models.Model())
+    optimizer = ranks_job.Growing(model, dist.group.WORLD)
+    peaks, digests = [], []
+    with watch(rank, model, optimizer, address) as mon:
+        ranks_job.wait_for_welcome(mon, rank)
+        for step in range(STEPS):
+            optimizer.zero_grad()
+            if rank == 0 and step > 0:
+                ranks_job.wait_until(mon._session._collective.done, "the ranks' round")
+            loss = models.loss_of(model, models.batch(1000 * rank + step))
+            if rank == 0:
+                stats = mon._session._client.stats
+                ranks_job.wait_until(lambda: stats().reports_acked == stats().reports_total,
+                                     f"an answer to the report of step {step - 1} within step {step}")
+            loss.backward()
+            optimizer.step()
+            mon.step(loss)
+            peaks.append(max(maxima_of(model)))
+            digests.append(ranks_job.digest(model))
+        return {"digests": digests, "peaks": peaks, "status": mon.status}
+
+
+def test_what_the_round_brings_is_answered_within_the_step(tmp_path, daemon):
+    ranks = ranks_job.run(answered_within_the_step, 2, tmp_path, address=daemon.grpc)
+    assert ranks[0]["digests"] == ranks[1]["digests"] and {r["status"] for r in ranks} == {"acting"}
+    done = subprocess.run([BUILD / "bin" / "gyrostatctl", "interventions", "ranks", "--json", "--address", daemon.grpc],
+                          capture_output=True, text=True, check=True)
+    told = [json.loads(line) for line in done.stdout.splitlines()]
+    print(told, ranks[0]["peaks"])
+    assert [(row["kind"], row["median_delay_steps"]) for row in told] == [("qk_clip", 2)]
+    assert sum(row["orders_applied"] for row in told) > 10
+    assert max(max(r["peaks"]) for r in ranks) < PEAK_MAX
+
+
 def test_without_an_address_anywhere_nobody_is_active(tmp_path):
     assert ranks_job.run(inert, 2, tmp_path) == [("inactive", "Block")] * 2
 

@@ -46,6 +46,8 @@ void Job::Report(model::Boundary b, const Round& round) {
   leader.statistics->Read(std::span<const float>(round.lanes).subspan(terms_.layout.statistics_at()),
                           sums ? std::span<const float>(round.sums) : std::span<const float>(), &frame);
   if (sums) checker_.OnSumCame(b);
+  leader_->desk().Confirmed(leader.agreement->ConfirmedBy(b + 1, round.lanes));
+  leader_->Tell();
   leader_->Report(frame);
 }
 

@@ -16,7 +16,7 @@ namespace {
 using collectives::DeviceTable;
 namespace c = collectives;
 
-constexpr int kRefused = 1, kRemoteError = 6, kInvalid = 4;
+constexpr int kRefused = 1, kRemoteError = 6, kInvalid = 4, kUnsafeInCapture = 900;
 
 struct Communicator;
 
@@ -62,6 +62,8 @@ Universe& All() {
 thread_local std::vector<std::string> calls;
 thread_local std::map<std::string, int> failures;
 thread_local int group_depth = 0;
+thread_local bool capturing = false, spoilt = false;
+thread_local int capture_mode = 0;  // CUDA's: global.
 thread_local std::vector<std::pair<FakeStream*, std::function<void()>>> group;
 
 int Called(const std::string& what, const std::string& function) {
@@ -159,7 +161,15 @@ int EventRecord(void* event, void* stream) {
 }
 int EventQuery(void* event) {
   if (const int code = Called("query", "cudaEventQuery")) return code;
+  if (capturing && capture_mode != c::kCudaCaptureRelaxed) {
+    spoilt = true;
+    return kUnsafeInCapture;
+  }
   return *static_cast<Event*>(event)->passed ? c::kCudaSuccess : c::kCudaNotReady;
+}
+int ExchangeCaptureMode(int* mode) {
+  std::swap(capture_mode, *mode);
+  return 0;
 }
 int EventDestroy(void* event) {
   Called("event-", "cudaEventDestroy");
@@ -301,9 +311,9 @@ void FakeStream::Run() {
 
 const DeviceTable& FakeNccl::Table() {
   static const DeviceTable table = {&MallocDevice, &FreeDevice, &MallocHost, &FreeHost,   &Copy,
-                                    &EventCreate,  &EventRecord, &EventQuery, &EventDestroy, &CudaError,
-                                    &UniqueId,     &InitRank,    &Destroy,    &Abort,      &AsyncError,
-                                    &AllReduce,    &GroupStart,  &GroupEnd,   &NcclError};
+                                    &EventCreate,  &EventRecord, &EventQuery, &ExchangeCaptureMode, &EventDestroy,
+                                    &CudaError,    &UniqueId,    &InitRank,   &Destroy,    &Abort,
+                                    &AsyncError,   &AllReduce,   &GroupStart, &GroupEnd,   &NcclError};
   return table;
 }
 std::vector<std::string> FakeNccl::Calls() { return std::exchange(calls, {}); }
@@ -316,6 +326,8 @@ void FakeNccl::Kill(const gyro_nccl_id& id, int rank) {
   for (auto& [other, communicator] : world->ranks)
     if (other != rank) communicator->error = kRemoteError;
 }
+void FakeNccl::Capture(bool on) { capturing = on, spoilt = false; }
+bool FakeNccl::CaptureIsSpoilt() { return spoilt; }
 int FakeNccl::Outstanding() {
   std::lock_guard lock(All().mutex);
   const Universe& all = All();
@@ -339,6 +351,9 @@ GYROSTAT_EXPORT int cudaMemcpyAsync(void* to, const void* from, size_t n, int ki
 GYROSTAT_EXPORT int cudaEventCreateWithFlags(void** e, unsigned f) { return FakeNccl::Table().event_create(e, f); }
 GYROSTAT_EXPORT int cudaEventRecord(void* e, void* stream) { return FakeNccl::Table().event_record(e, stream); }
 GYROSTAT_EXPORT int cudaEventQuery(void* e) { return FakeNccl::Table().event_query(e); }
+GYROSTAT_EXPORT int cudaThreadExchangeStreamCaptureMode(int* mode) {
+  return FakeNccl::Table().exchange_capture_mode(mode);
+}
 GYROSTAT_EXPORT int cudaEventDestroy(void* e) { return FakeNccl::Table().event_destroy(e); }
 GYROSTAT_EXPORT const char* cudaGetErrorString(int code) { return FakeNccl::Table().cuda_error(code); }
 GYROSTAT_EXPORT int ncclGetUniqueId(gyro_nccl_id* id) { return FakeNccl::Table().unique_id(id); }

@@ -53,6 +53,9 @@ class FakeNccl {
   static void FailNext(const std::string& function, int code);
   // The rank of `id` is gone: NCCL of all the others notices, their kernels go on waiting.
   static void Kill(const gyro_nccl_id& id, int rank);
+  // Whether the calling thread captures a stream into a graph: queries then spoil the capture, unless it is relaxed.
+  static void Capture(bool on);
+  static bool CaptureIsSpoilt();
   // Allocations, events and communicators that were not given back.
   static int Outstanding();
 };

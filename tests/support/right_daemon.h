@@ -2,6 +2,7 @@
 // two layers of four heads, tau 30. The leader's process holds it.
 #pragma once
 
+#include <map>
 #include <optional>
 
 #include "gyrostat/gyrostat.h"
@@ -37,6 +38,11 @@ class RightDaemon {
     return options;
   }
 
+  FakeDaemon& fake() { return daemon_; }
+  const FakeDaemon& fake() const { return daemon_; }
+  // The boundary whose report an order answered.
+  model::Boundary BasisOf(const model::OrderId& id) const { return bases_.at(id); }
+
   // Waits for the report of boundary `reported` and orders what the newest one asks for, by a copy of the ledger that
   // follows the acks.
   void Answer(model::Boundary reported) {
@@ -59,6 +65,7 @@ class RightDaemon {
     order.basis = report.boundary;
     order.expires_boundary = report.boundary + 16;
     order.tau = kTau;
+    bases_[order.id] = order.basis;
     daemon_.Send(order);
   }
 
@@ -67,6 +74,7 @@ class RightDaemon {
   remedy::ClipLedger mirror_{2, 4};
   size_t heard_ = 0;
   int sent_ = 0;
+  std::map<model::OrderId, model::Boundary> bases_;
 };
 
 }  // namespace gyrostat::testing

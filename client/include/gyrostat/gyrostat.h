@@ -5,7 +5,7 @@
  *  (2) Between gyro_open and gyro_close, on the training thread: no allocation, no lock, no system call.
  *      (gyro_open, gyro_close, gyro_state_save and gyro_state_load may allocate. A client that was given a collective,
  *      and may change something, calls it and waits for it, and allocates where an order is applied: gyro_collective.)
- *  (3) One thread, the training thread, calls step_begin, record_*, step_end, poll, ack, reset and state_*.
+ *  (3) One thread, the training thread, calls step_begin, record_*, progress, step_end, poll, ack, reset and state_*.
  *      gyro_stats and gyro_strerror may be called from any thread.
  *  (4) In a forked child every call answers GYRO_INACTIVE and does nothing.
  *  (5) The daemon may be absent, slow, hung or gone: only gyro_stats can tell. Reports wait in a bounded ring and are
@@ -115,8 +115,9 @@ typedef struct gyro_shard {
  * active client with the same options, calls step_begin, step_end, poll, reset and state_load equally often, and
  * applies what poll gives it: an order that one trainer refuses leaves that rank unsure, since the others apply it.
  * Called on the training thread: once, blocking, in gyro_open; later begun in the last gyro_poll of a boundary (or the
- * next gyro_step_begin) and waited for in the next gyro_step_end. At most one is under way; the last one is not waited
- * for when the client is closed. Every call is answered 0, or with anything else where it failed on this rank. */
+ * next gyro_step_begin) and waited for in the next gyro_step_end, by the leader maybe before (round_done). At most one
+ * is under way; the last one is not waited for when the client is closed. Every begin and wait is answered 0, or with
+ * anything else where it failed on this rank. */
 typedef struct gyro_collective {
   uint32_t struct_size;
   void *context;
@@ -130,6 +131,11 @@ typedef struct gyro_collective {
    * all ranks"); without it what is summed (norms, losses, moments) is the leader's own. */
   int (*sum_begin)(void *context, float *lanes, size_t count);
   int (*sum_wait)(void *context, float *lanes, size_t count);
+  /* Not 0: every all-reduce that was begun and not yet waited for, MAX and SUM, is over or has failed, so that its
+   * wait returns at once. Never blocks. Asked within a step (gyro_progress), of the leader only, until it says so: the
+   * waits of that boundary are then called there and then, in the same order, and not in gyro_step_end. NULL, or a
+   * struct without it: the leader waits in gyro_step_end, and orders come a boundary later. */
+  int (*round_done)(void *context);
 } gyro_collective;
 
 typedef struct gyro_options {
@@ -267,6 +273,14 @@ GYRO_API gyro_status gyro_record_attn_logit_max(gyro_client *client, const float
 /* Records the maxima of one layer [heads], taking the maximum with what this step already holds (micro-batches). */
 GYRO_API gyro_status gyro_record_layer_attn_logit_max(gyro_client *client, uint32_t layer, const float *values,
                                                       size_t count, gyro_logit_kind kind);
+
+/* Anywhere within a step, as often as you like: between the last gyro_poll of a boundary and the next gyro_step_end,
+ * e.g. after each layer's forward. Where ranks agree and this one leads, and the ranks' round of the boundary before
+ * has arrived (gyro_collective.round_done), its report leaves now instead of in gyro_step_end, and what the daemon
+ * orders is applied a boundary earlier. Nothing else happens earlier, on no rank. Never blocks; on every other client
+ * it does nothing, in nanoseconds. The record calls and gyro_learning_rate do the same by the way: a loop that makes
+ * them only after its optimizer step calls this in its forward and backward. GYRO_OK, whether something left or not. */
+GYRO_API gyro_status gyro_progress(gyro_client *client);
 
 /* Hands the report over. This is boundary b, counted from 1: right after the optimizer step, before the next forward.
  * Computes the spike scores of loss and grad_norm. With a collective, waits for the round of the boundary before, which

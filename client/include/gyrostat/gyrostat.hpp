@@ -89,6 +89,10 @@ class Client {
     return begun == GYRO_OK || begun == GYRO_DROPPED ? gyro_step_end(client_) : begun;
   }
 
+  // Anywhere within a step, as often as you like: of ranks that agree, the leader's report of the boundary before
+  // leaves as soon as it can.
+  gyro_status Progress() { return gyro_progress(client_); }
+
   // Hands each order of this boundary to `apply`, which answers a gyro_outcome, and acks it. An exception out of
   // `apply` is acked as GYRO_FAILED and goes on to the caller. Returns how many were applied.
   template <class Apply>

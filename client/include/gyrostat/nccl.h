@@ -12,9 +12,10 @@
  * A round is: copy to the device, MAX and SUM as one group launch, copy back, record an event; all on the given
  * stream, at the place in program order where the client begins it (the last gyro_poll of a boundary). Waiting asks
  * for that event and for NCCL's asynchronous error, and for nothing else: no device and no stream is synchronised. It
- * has no time-out. When NCCL reports an error (a peer's connection broke) the library's own communicator is aborted,
- * so that the stream goes on, and the round has failed. Ranks of one machine that talk through memory may not notice a
- * peer that died: that is for the job's own watchdog, as with its other collectives.
+ * has no time-out. gyro_progress asks for that event alone, also while the training thread captures a stream into a
+ * graph. When NCCL reports an error (a peer's connection broke) the library's own communicator is aborted, so that the
+ * stream goes on, and the round has failed. Ranks of one machine that talk through memory may not notice a peer that
+ * died: that is for the job's own watchdog, as with its other collectives.
  *
  * Not thread-safe: one thread, the training thread, calls everything. Nothing here throws, prints or aborts.
  */

@@ -67,6 +67,7 @@ class Shard(ctypes.Structure):
 
 
 REDUCE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+ASK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 
 class Collective(ctypes.Structure):
@@ -80,6 +81,7 @@ class Collective(ctypes.Structure):
         ("shard_count", ctypes.c_size_t),
         ("sum_begin", REDUCE),
         ("sum_wait", REDUCE),
+        ("round_done", ASK),
     ]
 
 
@@ -128,6 +130,7 @@ _HOT = {
     "gyro_record_scalar": [_HANDLE, ctypes.c_char_p, ctypes.c_double],
     "gyro_record_array": [_HANDLE, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t],
     "gyro_record_attn_logit_max": [_HANDLE, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int],
+    "gyro_progress": [_HANDLE],
     "gyro_step_end": [_HANDLE],
     "gyro_poll": [_HANDLE, ctypes.POINTER(Order)],
     "gyro_ack": [_HANDLE, ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p],
@@ -230,6 +233,10 @@ class Client:
 
     def attention(self, address, count, kind):
         return self._library.record_attn_logit_max(self._handle, address, count, KINDS[kind])
+
+    def progress(self):
+        """Within a step: of ranks that agree, the leader's report of the boundary before leaves now, if it can."""
+        return self._library.progress(self._handle)
 
     def end(self):
         return self._library.step_end(self._handle)

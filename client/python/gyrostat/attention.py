@@ -13,6 +13,7 @@ from torch import overrides
 from torch.nn import functional as F
 
 from gyrostat import lineage, logits
+from gyrostat.early import NEVER
 from gyrostat.whole import whole
 
 _NN = torch._C._nn
@@ -61,8 +62,9 @@ def head_maxima(scores, heads):
 class LayerProbe:
     """What one layer's attention has shown since the last `take`, and what has been learnt about it."""
 
-    def __init__(self, layer, fuse):
+    def __init__(self, layer, fuse, early=NEVER):
         self.layer = layer
+        self._early = early
         self.lineage = lineage.Lineage(layer)
         self.samples = [None, None]  # [n, in] float32 inputs of the Q and K projections; kept from the first forward.
         self.forwards = 0
@@ -81,6 +83,8 @@ class LayerProbe:
 
     def around(self, call, args, kwargs):
         """For a Tap on the attention module."""
+        if self._early.due:
+            self._early.ask()
         resting = self.resting and self.lineage.state is not None
         if resting or self._fuse.blown or not torch.is_grad_enabled() or not self.layer.attention.training:
             return call(*args, **kwargs)

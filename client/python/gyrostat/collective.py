@@ -37,6 +37,10 @@ class HostRound:
         work.wait()
         ctypes.memmove(address, self._lanes.data_ptr(), count * _BYTES)
 
+    def done(self):
+        """Whether a wait comes back at once."""
+        return self._work is None or self._work.is_completed()
+
 
 class DeviceRound:
     """The same through a GPU (NCCL)."""
@@ -46,6 +50,7 @@ class DeviceRound:
         self._stream = torch.cuda.Stream(device)
         self._event = torch.cuda.Event()
         self._there = self._here = None
+        self._under_way = False
 
     def begin(self, address, count):
         if self._here is None or self._here.numel() != count:
@@ -59,10 +64,18 @@ class DeviceRound:
                 work.wait()  # The stream's wait, not the host's.
                 self._here.copy_(self._there, non_blocking=True)
                 self._event.record(self._stream)
+        self._under_way = True
 
     def wait(self, address, count):
+        self._under_way = False
         self._event.synchronize()
         ctypes.memmove(address, self._here.data_ptr(), count * _BYTES)
+
+    def done(self):
+        if not self._under_way:
+            return True
+        # Where the training thread captures a graph, a query would spoil it.
+        return not torch.cuda.is_current_stream_capturing() and self._event.query()
 
 
 class Collective:
@@ -75,14 +88,29 @@ class Collective:
         def make(op):
             return HostRound(group, op) if device is None else DeviceRound(group, op, device)
 
-        largest, total = make(dist.ReduceOp.MAX), make(dist.ReduceOp.SUM)
+        largest, total = self._rounds = make(dist.ReduceOp.MAX), make(dist.ReduceOp.SUM)
         self.failure = None
         self._interrupt = None
         self._shards = (_abi.Shard * max(1, len(shards)))(*shards)
         self.struct = _abi.Collective(
             struct_size=ctypes.sizeof(_abi.Collective), replica=replica, shards=self._shards, shard_count=len(shards),
             max_begin=self._guarded(largest.begin), max_wait=self._guarded(largest.wait),
-            sum_begin=self._guarded(total.begin), sum_wait=self._guarded(total.wait))
+            sum_begin=self._guarded(total.begin), sum_wait=self._guarded(total.wait),
+            round_done=_abi.ASK(self._answer))
+
+    def done(self):
+        """Whether no round is under way that a wait would wait for. Never blocks; what fails is for the wait to say."""
+        try:
+            return all(each.done() for each in self._rounds)
+        except Exception:
+            return False
+
+    def _answer(self, _):
+        try:
+            return int(self.done())
+        except BaseException as interrupt:
+            self._interrupt = interrupt
+            return 0
 
     def _guarded(self, function):
         def call(_, address, count):

@@ -168,7 +168,7 @@ def _device(model):
 
 def _assemble(parts, found, opener):
     """The Session, with everything in place around the model and the optimizers."""
-    from gyrostat import actuator, alpha, attention, rates, signals, tap
+    from gyrostat import actuator, alpha, attention, early, rates, signals, tap
     from gyrostat.describe import describe
     from gyrostat.interventions import Interventions, SkippedStep
     from gyrostat.session import Session
@@ -178,7 +178,8 @@ def _assemble(parts, found, opener):
     for note in found.notes:
         fuse.say(note)
     blocks = [layer.block for layer in found.layers]
-    probes = {layer.index: attention.LayerProbe(layer, fuse)
+    within = early.Early()
+    probes = {layer.index: attention.LayerProbe(layer, fuse, within)
               for layer in found.layers if layer.attention is not None and layer.heads}
     hidden = signals.HiddenStates(blocks, fuse)
     gradients = signals.Gradients(parts.model, blocks, fuse, optimizers)
@@ -194,7 +195,7 @@ def _assemble(parts, found, opener):
         slices)
     taps, lasting = [], []
     session = Session(fuse, opener, taps, lasting, probes, hidden, gradients, clips, interventions,
-                      arguments.start_step(parts.start_step, fuse))
+                      arguments.start_step(parts.start_step, fuse), within)
     for module, around in ([(block, hidden.around(position)) for position, block in enumerate(blocks)]
                            + [pair for probe in probes.values() for pair in probe.taps()]):
         try:

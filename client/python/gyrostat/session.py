@@ -20,7 +20,8 @@ _PASSED, _TO_BEGIN, _TO_END, _TO_POLL = range(4)  # How far the newest boundary 
 class Session:
     """An active monitor's parts. Methods may raise: the Monitor guards them."""
 
-    def __init__(self, fuse, opener, taps, lasting, probes, hidden, gradients, actuator, interventions, start_step):
+    def __init__(self, fuse, opener, taps, lasting, probes, hidden, gradients, actuator, interventions, start_step,
+                 early):
         """opener: joining.Alone or Together, asked now and at the first step: which of them knows enough about the
         weights. taps go when watching ends; lasting: what stays in place until the monitor is closed.
         """
@@ -38,6 +39,7 @@ class Session:
         self._gradients = gradients
         self._actuator = actuator
         self._interventions = interventions
+        self._early = early  # An early.Early.
         self._bindings = Bindings(actuator.bound)
         self._next_step = start_step
         self._pid = os.getpid()
@@ -47,6 +49,8 @@ class Session:
 
     def before_update(self, optimizer):
         """Inside optimizer.step."""
+        if self._early.due:
+            self._early.ask()
         self.optimizer_steps += 1
         self._gradients.read(optimizer)
 
@@ -68,6 +72,8 @@ class Session:
             return
         if self._client.options["rank"] == 0:
             self._arrivals = Arrivals(self._client, self._client.options, self._fuse)
+            if self.together:
+                self._early.lead(self._client, self._collective)
         if self._client.opened not in (_abi.OK, _abi.INACTIVE):
             self._fuse.say(f"not watching: {self._client.last_error or 'status %d' % self._client.opened}")
         if self._client.opened != _abi.OK and not self.together:
@@ -141,6 +147,7 @@ class Session:
     def _end(self):
         self._stage = _TO_POLL
         self._boundary += 1
+        self._early.over()
         unsure = self._check(self._client.end()) == _abi.UNSURE
         if unsure and not self._unsure:
             cause = self._collective and self._collective.failure
@@ -156,6 +163,7 @@ class Session:
             one.passed()
         self._stage = _PASSED
         if self._collective is not None:
+            self._early.begun()
             self._collective.raise_interrupt()
 
     def keep_pace(self):
@@ -349,6 +357,7 @@ class Session:
             self._interventions.move_alphas(self._client)
 
     def _let_go(self):
+        self._early.over()
         while self._taps:
             self._taps.pop().remove()
 

@@ -56,8 +56,21 @@ uint64_t Agreement::Digest() const {
 
 bool Agreement::needs_round(model::Boundary b) const {
   if (b < terms_.lag) return false;
-  const Issued& issued = issued_[(b - terms_.lag) % issued_.size()];
+  const Issued& issued = IssuedFor(b);
   return issued.waiting && issued.boundary == b - terms_.lag;
+}
+
+std::vector<Confirmation> Agreement::ConfirmedBy(model::Boundary b, std::span<const float> lanes) const {
+  std::vector<Confirmation> confirmed;
+  if (pending_.empty() || !needs_round(b) || lanes.size() != terms_.layout.size()) return confirmed;
+  const Issued& issued = IssuedFor(b);
+  Round round;
+  ReadRound(terms_.layout, lanes, &round);
+  if (!round.digests_equal || !round.boundaries_equal || !IsWordOf(issued, round)) return confirmed;
+  for (const Pending& pending : pending_)
+    if (pending.epoch == epoch_ && MayConfirm(pending, issued.boundary))
+      confirmed.push_back({pending.tag, pending.applied_at, true, round.digest});
+  return confirmed;
 }
 
 Agreement::Issued* Agreement::BeginBoundary(model::Boundary b) {
@@ -95,7 +108,7 @@ const Action& Agreement::Decide(model::Boundary b, std::span<const float> lanes)
   }
   ReadRound(terms_.layout, lanes, &round_);
   bool equal = round_.digests_equal && round_.boundaries_equal;
-  if (equal && (round_.digest != issued->digest || round_.boundary != static_cast<uint32_t>(issued->boundary))) {
+  if (equal && !IsWordOf(*issued, round_)) {
     BeUnsure("the collective gave back another word than this rank put in");
     equal = false;
   }

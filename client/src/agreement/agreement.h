@@ -111,6 +111,9 @@ class Agreement {
   const Action& DecideFailed(model::Boundary b);
   // Whether an R was issued d boundaries before `b` since the last join, so that it must be waited for.
   bool needs_round(model::Boundary b) const;
+  // For a leader that reads R_{b-d} before boundary `b`, to report: what Decide(b) will find confirmed in these lanes,
+  // where all ranks are equal in them. Nothing of the state moves, and Decide says it again.
+  std::vector<Confirmation> ConfirmedBy(model::Boundary b, std::span<const float> lanes) const;
 
   // The rate of the optimizer step of boundary `at`, as JobRegisters::Rate; and that boundary has passed: before its
   // Decide.
@@ -213,6 +216,12 @@ class Agreement {
   uint64_t forward_version_ = 0;  // Of the ledger before this boundary's action.
 
  private:
+  // What this rank put in d boundaries before `b`. needs_round says whether there is any.
+  const Issued& IssuedFor(model::Boundary b) const { return issued_[(b - terms_.lag) % issued_.size()]; }
+  // Of a round in which all are equal: whether that is what this rank said.
+  static bool IsWordOf(const Issued& issued, const Round& round) {
+    return round.digest == issued.digest && round.boundary == static_cast<uint32_t>(issued.boundary);
+  }
   // Forgets the last action. Null: no R was issued d boundaries ago.
   Issued* BeginBoundary(model::Boundary b);
   void Confirm(const Issued& issued, bool equal);

@@ -165,7 +165,7 @@ void LeaderDesk::NotIn(const char* why) {
 void LeaderDesk::Decided(const Action& action, model::Boundary b, model::Step step) {
   boundary_ = b;
   step_ = step;
-  Confirm();
+  Confirmed(agreement_->confirmations());
   if (!in_flight_ || in_flight_->boundary != action.put_in) return;
   const std::vector<model::OrderId> orders = in_flight_->orders;
   switch (action.verdict) {
@@ -244,12 +244,12 @@ void LeaderDesk::Failed(const std::string& why) {
 void LeaderDesk::Lost(const std::string& why, model::Boundary b, model::Step step) {
   boundary_ = b;
   step_ = step;
-  Confirm();
+  Confirmed(agreement_->confirmations());
   if (in_flight_) Failed(why);
 }
 
-void LeaderDesk::Confirm() {
-  for (const Confirmation& each : agreement_->confirmations()) {
+void LeaderDesk::Confirmed(const std::vector<Confirmation>& confirmations) {
+  for (const Confirmation& each : confirmations) {
     while (!unconfirmed_.empty() && unconfirmed_.front().applied_at < each.applied_at) unconfirmed_.pop_front();
     if (unconfirmed_.empty() || unconfirmed_.front().applied_at != each.applied_at) continue;
     Unconfirmed told = std::move(unconfirmed_.front());

@@ -41,6 +41,10 @@ class LeaderDesk {
   // R_b could not hold it.
   void NotIn(const char* why = "it does not fit the lanes of R");
 
+  // R was read before Agreement::Decide, to report: what it confirms (Agreement::ConfirmedBy) is told before the report
+  // that it completes, whose forward may have run under it. Decided then finds it told.
+  void Confirmed(const std::vector<Confirmation>& confirmations);
+
   // After Agreement::Decide at `b`, before the action is done.
   void Decided(const Action& action, model::Boundary b, model::Step step);
   // After Agreement::Applied, or Failed with its reason.
@@ -88,7 +92,6 @@ class LeaderDesk {
   model::Ack AckOf(const model::OrderId& id, model::AckOutcome outcome, const std::string& reason) const;
   // The id by value: the order that holds it goes.
   void End(model::OrderId id, model::AckOutcome outcome, const std::string& reason);
-  void Confirm();
 
   const Agreement* const agreement_;
   std::deque<Waiting> waiting_;

@@ -10,6 +10,7 @@
 #include <bit>
 #include <chrono>
 #include <condition_variable>
+#include <cstddef>
 #include <cstring>
 #include <filesystem>
 #include <functional>
@@ -60,6 +61,37 @@ struct Opened {
 void OnThreads(uint32_t ranks, const std::function<void(uint32_t)>& run) {
   std::vector<std::jthread> threads;
   for (uint32_t rank = 0; rank < ranks; ++rank) threads.emplace_back(run, rank);
+}
+
+TEST(Gloo, SaysWhenARoundIsOver) {
+  const testing::TempDir directory;
+  std::atomic<int> begun = 0;
+  OnThreads(2, [&](uint32_t rank) {
+    Opened opened(Options(rank, 2, directory.path()));
+    ASSERT_EQ(opened.status, GYRO_OK) << gyro_gloo_error(opened.gloo);
+    const gyro_collective& c = opened.collective;
+    EXPECT_NE(c.round_done(c.context), 0);
+    while (rank == 1 && begun == 0) std::this_thread::yield();
+    std::vector<float> lanes = {static_cast<float>(rank)};
+    ASSERT_EQ(c.max_begin(c.context, lanes.data(), 1), 0);
+    if (rank == 0) {
+      EXPECT_EQ(c.round_done(c.context), 0) << "rank 1 has not begun it";
+      begun = 1;
+    }
+    while (c.round_done(c.context) == 0) std::this_thread::yield();
+    EXPECT_EQ(c.max_wait(c.context, lanes.data(), 1), 0);
+    EXPECT_EQ(lanes[0], 1);
+  });
+  // A caller of an older release: its struct ends with the SUM.
+  gyro_collective older{};
+  older.struct_size = offsetof(gyro_collective, round_done);
+  gyro_gloo* gloo = nullptr;
+  gyro_gloo_options alone = Options(0, 1, directory.path());
+  alone.prefix = "job.2";
+  EXPECT_EQ(gyro_gloo_open(&alone, &older, &gloo), GYRO_OK);
+  EXPECT_NE(older.sum_wait, nullptr);
+  EXPECT_EQ(older.round_done, nullptr);
+  gyro_gloo_close(gloo, 0);
 }
 
 TEST(Gloo, ReducesMaximaAndSumsThatAreUnderWayTogether) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -166,6 +167,39 @@ TEST(Nccl, SaysWhatIsWrong) {
   char why[100];
   EXPECT_EQ(gyro_nccl_unique_id(&wrong, &id, why, sizeof(why)), GYRO_UNAVAILABLE);
   EXPECT_STREQ(why, "NCCL has no ncclGetUniqueId");
+}
+
+TEST(Nccl, SaysWhenARoundIsOver) {
+  const gyro_nccl_libraries libraries = Fakes();
+  gyro_nccl_id id{};
+  ASSERT_EQ(gyro_nccl_unique_id(&libraries, &id, nullptr, 0), GYRO_OK);
+  FakeStream stream;
+  gyro_nccl_options options;
+  gyro_nccl_options_init(&options);
+  options.id = &id;
+  options.stream = &stream;
+  options.libraries = &libraries;
+  Opened opened(options);
+  const gyro_collective& c = opened.collective;
+  EXPECT_NE(c.round_done(c.context), 0);
+  float lane = 1;
+  stream.Close();
+  ASSERT_EQ(c.max_begin(c.context, &lane, 1), 0);
+  EXPECT_EQ(c.round_done(c.context), 0);
+  stream.Open();
+  stream.Drain();
+  EXPECT_NE(c.round_done(c.context), 0);
+  EXPECT_EQ(c.max_wait(c.context, &lane, 1), 0);
+  // A caller of an older release: its struct ends with the SUM.
+  gyro_collective older{};
+  older.struct_size = offsetof(gyro_collective, round_done);
+  gyro_nccl* nccl = nullptr;
+  options.sums = 1;
+  ASSERT_EQ(gyro_nccl_unique_id(&libraries, &id, nullptr, 0), GYRO_OK);
+  EXPECT_EQ(gyro_nccl_open(&options, &older, &nccl), GYRO_OK);
+  EXPECT_NE(older.sum_wait, nullptr);
+  EXPECT_EQ(older.round_done, nullptr);
+  gyro_nccl_close(nccl, 0);
 }
 
 // As far as it goes without a device: functions are found and called, and what they answer is told.

@@ -275,7 +275,7 @@ TEST(HotPath, RegistersInForceAllocateLockAndCallNothing) {
 // One of two ranks, whose other does not exist: a double that answers what this rank said, and in the join adds a
 // rank 1 that says the same of a replica of its own. It counts.
 struct LonelyCollective {
-  int maxima = 0, sums = 0;
+  int maxima = 0, sums = 0, asked = 0;
 
   static int Begin(void*, float*, size_t) { return 0; }
   static int MaxWait(void* context, float* lanes, size_t count) {
@@ -286,6 +286,8 @@ struct LonelyCollective {
     return 0;
   }
   static int SumWait(void* context, float*, size_t) { return ++static_cast<LonelyCollective*>(context)->sums, 0; }
+  // Of ten steps some are over before it says so.
+  static int Done(void* context) { return ++static_cast<LonelyCollective*>(context)->asked % 9 == 0 ? 1 : 0; }
 };
 
 TEST(HotPath, ReducingAllocatesLocksAndCallsNothing) {
@@ -301,6 +303,7 @@ TEST(HotPath, ReducingAllocatesLocksAndCallsNothing) {
         collective.max_begin = collective.sum_begin = &LonelyCollective::Begin;
         collective.max_wait = &LonelyCollective::MaxWait;
         collective.sum_wait = &LonelyCollective::SumWait;
+        collective.round_done = &LonelyCollective::Done;
         gyro_options options = SomeOptions();
         options.world_size = 2;
         options.collective = &collective;
@@ -309,12 +312,14 @@ TEST(HotPath, ReducingAllocatesLocksAndCallsNothing) {
       },
       [&] {
         for (int64_t i = 0; i < 2000; ++i)
-          if (!job->Step(i) || gyro_poll(job->client, &job->order) != GYRO_NONE) return false;
+          if (gyro_progress(job->client) != GYRO_OK || !job->Step(i) ||
+              gyro_poll(job->client, &job->order) != GYRO_NONE)
+            return false;
         gyro_client_stats stats{};
         stats.struct_size = sizeof(stats);
         gyro_stats(job->client, &stats);
         // One of each a boundary but the last, whose round is under way; the join is a MAX.
-        return lonely->maxima == 2000 && lonely->sums == 1999 && stats.boundary == 2000;
+        return lonely->maxima == 2000 && lonely->sums == 1999 && stats.boundary == 2000 && lonely->asked > 5000;
       }));
 }
 

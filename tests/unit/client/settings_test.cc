@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <limits>
 #include <string>
@@ -85,10 +86,21 @@ TEST_F(SettingsTest, OnlyTheLeaderIsActive) {
 }
 
 int Nothing(void*, float*, size_t) { return 0; }
+int Done(void*) { return 1; }
+
+// A MAX alone.
+gyro_collective SomeCollective() {
+  gyro_collective collective{};
+  collective.struct_size = sizeof(collective);
+  collective.max_begin = collective.max_wait = &Nothing;
+  return collective;
+}
 
 TEST_F(SettingsTest, RanksAgreeWhereSomethingIsAllowedAndACollectiveGiven) {
   const gyro_shard shards[] = {{0, 0, 0, 4}, {1, 1, 2, 4}};
-  gyro_collective collective = {sizeof(collective), nullptr, &Nothing, &Nothing, 3, shards, 2, nullptr, nullptr};
+  gyro_collective collective = SomeCollective();
+  collective.replica = 3;
+  collective.shards = shards, collective.shard_count = 2;
   options_.model.layers = 2;
   options_.world_size = 8;
   options_.collective = &collective;
@@ -115,7 +127,8 @@ TEST_F(SettingsTest, EveryKindMayBeAllowed) {
 }
 
 TEST_F(SettingsTest, AnotherMembershipIsCheckedAsTheFirst) {
-  gyro_collective collective = {sizeof(collective), nullptr, &Nothing, &Nothing, 1, nullptr, 0, nullptr, nullptr};
+  gyro_collective collective = SomeCollective();
+  collective.replica = 1;
   ASSERT_EQ(Read(), GYRO_OK) << error_;
   EXPECT_EQ(ReadMembership(nullptr, 0, 2, &settings_, &error_), GYRO_INVALID);
   EXPECT_EQ(error_, "collective is NULL, wanted the one of all ranks that go on");
@@ -128,20 +141,44 @@ TEST_F(SettingsTest, AnotherMembershipIsCheckedAsTheFirst) {
 }
 
 TEST_F(SettingsTest, ACollectiveThatCannotBeCalledIsRefused) {
-  gyro_collective collective = {sizeof(collective), nullptr, &Nothing, nullptr, 0, nullptr, 0, nullptr, nullptr};
+  gyro_collective collective = SomeCollective();
+  collective.max_wait = nullptr;
   options_.collective = &collective;
   EXPECT_EQ(Read(), GYRO_INVALID);
   EXPECT_EQ(error_, "collective is one that is incomplete, wanted struct_size, max_begin and max_wait set");
-  collective = {sizeof(collective), nullptr, &Nothing, &Nothing, 0, nullptr, 0, &Nothing, nullptr};
+  collective = SomeCollective();
+  collective.sum_begin = &Nothing;
   EXPECT_EQ(Read(), GYRO_INVALID);
   EXPECT_EQ(error_, "collective is one half of a SUM, wanted sum_begin and sum_wait both set, or both NULL");
   const gyro_shard outside = {7, 0, 0, 4};
-  collective = {sizeof(collective), nullptr, &Nothing, &Nothing, 0, &outside, 1, nullptr, nullptr};
+  collective = SomeCollective();
+  collective.shards = &outside, collective.shard_count = 1;
   EXPECT_EQ(Read(), GYRO_INVALID);
   EXPECT_EQ(error_, "collective.shards is one of layer 7, wanted a layer of the model and rows in order");
   collective.shards = nullptr;
   EXPECT_EQ(Read(), GYRO_INVALID);
   EXPECT_EQ(error_, "collective.shards is NULL, wanted 1 shards");
+}
+
+TEST_F(SettingsTest, ACollectiveOfAnotherReleaseIsReadAsFarAsBothKnowIt) {
+  struct Newer {
+    gyro_collective collective;
+    uint64_t something_new = 7;
+  } newer{SomeCollective()};
+  newer.collective.sum_begin = newer.collective.sum_wait = &Nothing;
+  newer.collective.round_done = &Done;
+  newer.collective.struct_size = sizeof(newer);
+  options_.collective = &newer.collective;
+  ASSERT_EQ(Read(), GYRO_OK) << error_;
+  EXPECT_EQ(settings_.collective.round_done, &Done);
+  // One that ends with the SUM: what lies behind it is not its.
+  newer.collective.struct_size = offsetof(gyro_collective, round_done);
+  ASSERT_EQ(Read(), GYRO_OK) << error_;
+  EXPECT_EQ(settings_.collective.round_done, nullptr);
+  EXPECT_EQ(settings_.collective.sum_wait, &Nothing);
+  --newer.collective.struct_size;
+  EXPECT_EQ(Read(), GYRO_INVALID);
+  EXPECT_EQ(error_, "collective is one that is incomplete, wanted struct_size, max_begin and max_wait set");
 }
 
 TEST_F(SettingsTest, ReadsTheModelWithTheTokensOfTheJsonl) {

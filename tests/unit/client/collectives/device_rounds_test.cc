@@ -113,6 +113,49 @@ TEST(DeviceRounds, NeitherBeginningNorWaitingDrainsTheStream) {
   });
 }
 
+TEST(DeviceRounds, AreDoneOnceTheEventHasPassed) {
+  const gyro_nccl_id id = NewId();
+  Rank rank(id, 0, 1, true);
+  EXPECT_TRUE(rank.rounds->Done());
+  EXPECT_EQ(FakeNccl::Calls(), Calls());  // There is nothing to ask for.
+  float max = 3, sum = 4;
+  rank.stream.Close();
+  ASSERT_TRUE(rank.rounds->Begin(Reduction::kMax, &max, 1));
+  EXPECT_FALSE(rank.rounds->Done()) << "it is staged only";
+  EXPECT_EQ(FakeNccl::Calls(), Calls());
+  ASSERT_TRUE(rank.rounds->Begin(Reduction::kSum, &sum, 1));
+  FakeNccl::Calls();
+  EXPECT_FALSE(rank.rounds->Done());
+  EXPECT_EQ(FakeNccl::Calls(), Calls{"query"});
+  rank.stream.Open();
+  rank.stream.Drain();
+  FakeNccl::FailNext("cudaEventQuery", 1);
+  EXPECT_FALSE(rank.rounds->Done()) << "what fails is for the wait to find";
+  EXPECT_TRUE(rank.rounds->Done());
+  ASSERT_TRUE(rank.rounds->Wait(Reduction::kMax, &max, 1)) << rank.rounds->error();
+  ASSERT_TRUE(rank.rounds->Wait(Reduction::kSum, &sum, 1));
+  FakeNccl::FailNext("ncclGroupStart", 1);
+  ASSERT_TRUE(rank.rounds->Begin(Reduction::kMax, &max, 1));
+  EXPECT_FALSE(rank.rounds->Begin(Reduction::kSum, &sum, 1));
+  EXPECT_TRUE(rank.rounds->Done()) << "it failed: no wait blocks";
+  EXPECT_FALSE(rank.rounds->Wait(Reduction::kMax, &max, 1));
+}
+
+TEST(DeviceRounds, AskingSpoilsNoCaptureOfTheTrainingThread) {
+  const gyro_nccl_id id = NewId();
+  Rank rank(id, 0, 1, false);
+  float lane = 3;
+  ASSERT_TRUE(rank.rounds->Begin(Reduction::kMax, &lane, 1));
+  rank.stream.Drain();
+  FakeNccl::Capture(true);
+  EXPECT_TRUE(rank.rounds->Done());
+  EXPECT_TRUE(rank.rounds->Wait(Reduction::kMax, &lane, 1));
+  EXPECT_FALSE(FakeNccl::CaptureIsSpoilt());
+  FakeNccl::Table().event_query(nullptr);
+  EXPECT_TRUE(FakeNccl::CaptureIsSpoilt()) << "the thread's own mode is as it was";
+  FakeNccl::Capture(false);
+}
+
 TEST(DeviceRounds, APeerThatDiesFailsTheRoundAndFreesTheStream) {
   const int before = FakeNccl::Outstanding();
   const gyro_nccl_id id = NewId();

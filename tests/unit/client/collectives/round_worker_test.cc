@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <future>
 #include <memory>
@@ -30,6 +31,33 @@ TEST(RoundWorker, BeginReturnsWhileTheRoundRuns) {
   go.set_value();
   ASSERT_TRUE(worker->Wait(Reduction::kMax, lanes.data(), 1));
   EXPECT_FLOAT_EQ(lanes[0], 2);
+}
+
+TEST(RoundWorker, IsDoneOnceAllThatWasBegunIsOverOrHasFailed) {
+  std::promise<void> gates[2];
+  std::shared_future<void> open[] = {gates[0].get_future().share(), gates[1].get_future().share()};
+  auto worker = RoundWorker::Start(
+      [open](Reduction kind, float*, size_t) {
+        open[static_cast<int>(kind)].wait();
+        return std::string(kind == Reduction::kSum ? "the wire is cut" : "");
+      },
+      nullptr);
+  EXPECT_TRUE(worker->Done());
+  float lane = 0;
+  ASSERT_TRUE(worker->Begin(Reduction::kMax, &lane, 1));
+  ASSERT_TRUE(worker->Begin(Reduction::kSum, &lane, 1));
+  EXPECT_FALSE(worker->Done());
+  gates[0].set_value();
+  ASSERT_TRUE(worker->Wait(Reduction::kMax, &lane, 1));
+  EXPECT_FALSE(worker->Done());  // The SUM is under way.
+  gates[1].set_value();
+  std::promise<void> never;
+  const std::future<void> pause = never.get_future();
+  for (int i = 0; i < kLong.count() && !worker->Done(); ++i) pause.wait_for(milliseconds(1));
+  EXPECT_TRUE(worker->Done());
+  EXPECT_FALSE(worker->Wait(Reduction::kSum, &lane, 1));
+  EXPECT_FALSE(worker->Begin(Reduction::kMax, &lane, 1));  // What was not begun is not waited for.
+  EXPECT_TRUE(worker->Done());
 }
 
 TEST(RoundWorker, RunsBothKindsInTheOrderOfBeginningWithSignalsBlocked) {
