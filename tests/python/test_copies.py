@@ -115,6 +115,13 @@ def test_shards_made_from_one_seed_are_no_copies():
                                                        "layers.0.mlp.router.bias"}
 
 
+def test_queries_that_are_all_zero_tell_no_seed():
+    ranks = [tensor_parallel(rank) for rank in range(2)]
+    for model in ranks:
+        nn.init.zeros_(model.layers[0].attn.q_proj.weight)
+    assert halves(seated(ranks)[0]) == ALIKE
+
+
 def test_a_norm_over_all_heads_of_a_rank_is_cut_and_one_over_each_is_not():
     for over_all in (False, True):
         ranks = [tensor_parallel(rank, qk_norm=True) for rank in range(2)]
@@ -141,27 +148,28 @@ def test_what_is_written_on_a_parameter_goes_before():
 
 def test_ranks_of_one_part_hold_all_of_it_alike():
     """Only masters are shared out."""
-    for weights in seated([tensor_parallel(0) for _ in range(2)], same_part=True):
+    ranks = [tensor_parallel(0) for _ in range(2)]
+    for model in ranks:
+        nn.init.zeros_(model.layers[0].mlp.down.weight)
+    for weights in seated(ranks, same_part=True):
         assert set(weights.values()) == {0.5}
 
 
 def test_a_tied_embedding_counts_on_the_first_stage():
-    """Each stage is cut by heads, and the embedding is whole on all four ranks; names are others."""
-    ranks = []
-    for rank in range(4):
-        model = tensor_parallel(rank % 2, seed=rank // 2)
-        torch.manual_seed(3)
-        if rank < 2:
-            nn.init.normal_(model.embed.weight)
-            del model.head, model.norm
-        else:
-            nn.init.normal_(model.head.weight)
-            del model.embed
-        ranks.append(model)
-    found = seated(ranks, stages=[0, 0, 1, 1])
-    assert [found[0]["embed.weight"], found[1]["embed.weight"]] == [0.5, 0.5]
-    assert [found[2]["head.weight"], found[3]["head.weight"]] == [0.0, 0.0]
-    assert found[3]["norm.weight"] == 0.5 and found[2]["layers.0.norm1.weight"] == 0.5
+    """Each stage is cut by heads, and the embedding is whole on all four ranks; names are others. That the stages'
+    norms are all ones is a chance. The first stage is that of the first rank, whatever the order of the others.
+    """
+    for stages in ([0, 0, 1, 1], [0, 1, 1, 0]):
+        ranks = []
+        for rank, stage in enumerate(stages):
+            model = tensor_parallel(rank % 2, seed=stage)
+            torch.manual_seed(3)
+            nn.init.normal_(model.head.weight if stage else model.embed.weight)
+            delattr(model, "embed" if stage else "head")
+            ranks.append(model)
+        for stage, weights in zip(stages, seated(ranks, stages=stages)):
+            assert weights["head.weight" if stage else "embed.weight"] == (0.0 if stage else 0.5)
+            assert weights["norm.weight"] == weights["layers.0.norm1.weight"] == 0.5
 
 
 def test_a_cut_embedding_that_is_tied_counts_on_the_first_stage():

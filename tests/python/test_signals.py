@@ -348,7 +348,10 @@ def test_what_other_ranks_hold_as_well_counts_in_part_and_a_clip_scales_all(monk
                id(model.norm.weight): 0.5, id(model.head.weight): 0.0}
     client = fakes.FakeClient(None, {}, {})
     wanted = []
-    for step in range(2):  # At the first, the client opens between the reading and the report.
+    for step in range(4):  # In the first the client opens between the reading and the report; in the third once more.
+        if step == 2:
+            weights = {id(model.head.weight): 0.0, id(model.embed.weight): 0.5, id(model.layers[0].norm2.bias): 0.125}
+            gradients.settle(weights, ())
         optimizer.zero_grad()
         models.loss_of(model, models.batch(step)).backward()
         square = {id(p): float(p.grad.square().sum()) * weights.get(id(p), 1.0) for p in model.parameters()}
@@ -359,6 +362,8 @@ def test_what_other_ranks_hold_as_well_counts_in_part_and_a_clip_scales_all(monk
         gradients.read(optimizer)
         if step == 0:
             gradients.settle(weights, ())
+        if step:  # Joined once it is known what may be.
+            assert (gradients._plan[2] is not None) is joined
         report = Report(Fuse(), Layout(2, 4, partial=True))
         gradients.report(report, None)
         client.begin(step)

@@ -77,8 +77,8 @@ class Copies:
         if not self._held:
             return {}
         numbers = _decoded(mine.numbers)
-        evident, probable, said, travels, shared = (torch.tensor(column) for column in zip(*(
-            (not held.constant, held.probable(hidden_size), held.said is not None, held.place == "", held.shared)
+        evident, probable, said, shared = (torch.tensor(column) for column in zip(*(
+            (not held.constant, held.probable(hidden_size), held.said is not None, held.shared)
             for held in self._held)))
         says_alike = torch.tensor([held.said is True for held in self._held])
         matrix = torch.tensor([held.matrix for held in self._held])
@@ -88,7 +88,7 @@ class Copies:
         for peer in peers:
             alike = torch.isin(numbers, _decoded(peer.numbers))
             if peer.stage != mine.stage:
-                alike &= travels & evident
+                alike &= evident
                 first_elsewhere[alike & (first_elsewhere > peer.rank)] = peer.rank
                 continue
             if peer.part != mine.part:
