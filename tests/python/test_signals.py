@@ -329,3 +329,59 @@ def test_norms_of_a_part_of_the_model_are_shares():
     (sent,) = client.reports
     assert sent["grad_norm_share"] == pytest.approx(wanted, rel=1e-5) and "grad_norm" not in sent
     assert sent["layer_grad_norm"][:2] == [_abi.ABSENT] * 2 and min(sent["layer_grad_norm"][2:]) > 0
+
+
+@pytest.mark.parametrize("joined", [True, False])
+def test_what_other_ranks_hold_as_well_counts_in_part_and_a_clip_scales_all(monkeypatch, joined):
+    import fakes
+    from gyrostat import signals
+    from gyrostat.layout import Layout
+    from gyrostat.report import Report
+    from gyrostat.trouble import Fuse
+
+    if not joined:
+        monkeypatch.setattr(signals, "_JOINED_MAX", 0)
+    model = models.Model(layers=2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    gradients = signals.Gradients(model, list(model.layers), Fuse(), [optimizer])
+    weights = {id(model.layers[1].norm1.weight): 0.5, id(model.layers[1].mlp[2].bias): 0.25,
+               id(model.norm.weight): 0.5, id(model.head.weight): 0.0}
+    client = fakes.FakeClient(None, {}, {})
+    wanted = []
+    for step in range(4):  # In the first the client opens between the reading and the report; in the third once more.
+        if step == 2:
+            weights = {id(model.head.weight): 0.0, id(model.embed.weight): 0.5, id(model.layers[0].norm2.bias): 0.125}
+            gradients.settle(weights, ())
+        optimizer.zero_grad()
+        models.loss_of(model, models.batch(step)).backward()
+        square = {id(p): float(p.grad.square().sum()) * weights.get(id(p), 1.0) for p in model.parameters()}
+        wanted.append((sum(square.values()) ** 0.5,
+                       [sum(square[id(p)] for p in layer.parameters()) ** 0.5 for layer in model.layers]))
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1e-2)
+        gradients.clipping(norm, {id(p) for p in model.parameters()})
+        gradients.read(optimizer)
+        if step == 0:
+            gradients.settle(weights, ())
+        if step:  # Joined once it is known what may be.
+            assert (gradients._plan[2] is not None) is joined
+        report = Report(Fuse(), Layout(2, 4, partial=True))
+        gradients.report(report, None)
+        client.begin(step)
+        report.send(client, lambda status: None)
+    for sent, (share, layers) in zip(client.reports, wanted):
+        assert sent["grad_norm_share"] == pytest.approx(share, rel=1e-3)
+        assert sent["layer_grad_norm"] == pytest.approx(layers, rel=1e-3)
+        assert "output_grad_norm" not in sent and sent["embedding_grad_norm"] > 0  # Another stage counts the head.
+
+
+def test_a_head_is_known_by_the_vocabulary_of_the_whole_model():
+    from gyrostat.signals import Gradients
+    from gyrostat.trouble import Fuse
+
+    stage = models.Model(layers=2)
+    del stage.embed
+    gradients = Gradients(stage, list(stage.layers), Fuse())
+    head = [id(p) for p in gradients._params].index(id(stage.head.weight))
+    assert gradients._kinds[head][0] == 4
+    gradients.settle({}, (32, 16))
+    assert gradients._kinds[head] == (3, 1.0)

@@ -256,7 +256,8 @@ GYRO_API gyro_status gyro_step_begin(gyro_client *client, int64_t step);
 /* Records a scalar: a signal name of the project's vocabulary ("loss", "grad_norm", ...) or any other valid name, which
  * makes a user scalar (at most 64 a report). The last value of a name in a step wins. NaN and infinities are data.
  * Where ranks reduce, some user scalars have a meaning, each optional: "tokens" weighs this rank's means;
- * "grad_norm_share" is the L2 norm of the gradients that this rank holds, where no rank knows the global one;
+ * "grad_norm_share" is the L2 norm of the gradients that this rank holds, where no rank knows the global one; what
+ * ranks of a replica hold alike (norms, replicated embeddings) counts on one of them, as in all norms of shares;
  * "weight_checksum" (of weights that all ranks hold alike), "rank_grad_norm" (before any reduction) and
  * "rank_step_time_ms" (without waiting for others) tell ranks apart (client/README.md, "One stream for all ranks"). */
 GYRO_API gyro_status gyro_record_scalar(gyro_client *client, const char *signal, double value);

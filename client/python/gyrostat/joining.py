@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from gyrostat import _abi, ranks
+from gyrostat import _abi, copies, ranks
 from gyrostat.layout import Layout
 
 
@@ -13,6 +13,8 @@ class Opened:
     client: object
     layout: Layout
     collective: object = None
+    weights: dict = dataclasses.field(default_factory=dict)  # As copies.Copies.weights says.
+    vocabularies: tuple = ()  # Rows that an output head may have here.
 
 
 @dataclasses.dataclass
@@ -23,6 +25,7 @@ class Looked:
     describe: object  # () → the model spec.
     interventions: object
     slices: object = None  # slices.Slices
+    copies: object = None  # copies.Copies
 
 
 def _able(allow, unable):
@@ -116,7 +119,9 @@ class Together:
                 layer.take_place(whole.heads, whole.kv_heads)
         partial = held.layers[1] < whole.layers or held.heads[1] < whole.heads
         layout = Layout(whole.layers, whole.heads, held.layers[0], held.layers[1], held.heads[0], partial)
-        return Opened(client, layout, collective)
+        vocabulary = whole.spec.get("vocab_size") or 0
+        cut = whole.heads // held.heads[1] if held.heads[1] else 1
+        return Opened(client, layout, collective, self._weights(shares, whole), (vocabulary, vocabulary // cut))
 
     def _share(self, resuming):
         share = ranks.Share(trouble=self._trouble, run=self._options["run"],
@@ -127,6 +132,36 @@ class Together:
             except Exception as error:  # The others wait for this rank's word.
                 share.trouble = f"an error while looking at the model: {error!r}"
         return share
+
+    def _look_for_copies(self, share):
+        """Not on ranks that hold all of a model each: none of them shares a replica with another."""
+        if self.looked.copies is None or not (self._place or share.sliced):
+            return
+        place = self._place or ranks.Place()
+        share.part = (place.tp, place.pp)
+        try:
+            self.looked.copies.look()
+            share.numbers = self.looked.copies.numbers
+        except Exception as error:  # Norms are worth no more than that.
+            self._say_copies(error)
+
+    def _weights(self, shares, whole):
+        try:
+            seats = [copies.Seat(rank, (each.part[1], each.holding.layers), (each.part, each.holding),
+                                 (each.holding.heads, each.holding.kv_heads), each.numbers)
+                     for rank, each in enumerate(shares) if whole.replicas[rank] == whole.replica]
+            mine = next(seat for seat in seats if seat.rank == self._job.rank)
+            peers = [seat for seat in seats if seat is not mine]
+            if not (mine.numbers and peers):
+                return {}
+            return self.looked.copies.weights(mine, peers, whole.spec.get("hidden_size") or 0)
+        except Exception as error:
+            self._say_copies(error)
+            return {}
+
+    def _say_copies(self, error):
+        self._fuse.say(f"what ranks hold alike was not found out ({error!r}): it counts once for each of them in the "
+                       "norms of gradients", about=(self, "copies"))
 
     def _fill(self, share, resuming):
         looked, allow = self.looked, self._options["allow"]
@@ -140,6 +175,7 @@ class Together:
         share.sliced = looked.slices is not None and looked.slices.any()
         share.replica = self._place and (self._place.replica if share.sliced or self._place.replica is not None
                                          else self._place.dp)
+        self._look_for_copies(share)
 
     def _rows(self, position, key):
         slices = self.looked.slices

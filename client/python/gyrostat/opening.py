@@ -168,7 +168,7 @@ def _device(model):
 
 def _assemble(parts, found, opener):
     """The Session, with everything in place around the model and the optimizers."""
-    from gyrostat import actuator, alpha, attention, early, rates, signals, tap
+    from gyrostat import actuator, alpha, attention, copies, early, rates, signals, tap
     from gyrostat.describe import describe
     from gyrostat.interventions import Interventions, SkippedStep
     from gyrostat.session import Session
@@ -192,7 +192,7 @@ def _assemble(parts, found, opener):
     opener.looked = joining.Looked(
         found, lambda: describe(parts.model, found, optimizers, parts.scheduler, alphas,
                                 parts.branches is not None, parts.spec), interventions,
-        slices)
+        slices, copies.Copies(parts.model, found.layers))
     taps, lasting = [], []
     session = Session(fuse, opener, taps, lasting, probes, hidden, gradients, clips, interventions,
                       arguments.start_step(parts.start_step, fuse), within)

@@ -174,6 +174,8 @@ class Share:
     spec: dict = None  # opening.describe() of what is here.
     replica: int = None  # As the user said.
     sliced: bool = False  # Parameters, or their masters, are here in part only.
+    part: tuple = (0, 0)  # Its coordinates (tp, pp).
+    numbers: bytes = b""  # Of its parameters (copies.py).
     terms: tuple = ()  # What must be equal on all ranks: (name, value).
     run: str = None
     unable: dict = dataclasses.field(default_factory=dict)  # {kind: why it cannot carry it out}.
@@ -190,6 +192,7 @@ class Whole:
     kv_heads: int = 0
     spec: dict = None
     replica: int = 0  # Of this rank.
+    replicas: list = dataclasses.field(default_factory=list)  # Of all ranks.
     shards: list = dataclasses.field(default_factory=list)  # Rows of this rank: (layer, key, first, end). Empty: all.
     run: str = None
 
@@ -212,7 +215,7 @@ def unite(shares, rank, own_rows):
     whole.spec.update(layers=whole.layers, heads=whole.heads, kv_heads=whole.kv_heads)
     _find_attention(whole)
     sliced = any(share.sliced for share in shares)
-    replicas = [_replica(share, at, sliced) for at, share in enumerate(shares)]
+    replicas = whole.replicas = [_replica(share, at, sliced) for at, share in enumerate(shares)]
     whole.replica = replicas[rank]
     peers = [share.holding for at, share in enumerate(shares[:rank]) if replicas[at] == replicas[rank]]
     mine = shares[rank].holding

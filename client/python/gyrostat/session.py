@@ -66,6 +66,7 @@ class Session:
         if opened is None:
             return
         self._client, self._layout, self._collective = opened.client, opened.layout, opened.collective
+        self._gradients.settle(opened.weights, opened.vocabularies)
         if self._client is None:
             self._fuse.blown = True
             self._let_go()

@@ -1,6 +1,7 @@
 """Hidden states by boundary and gradient norms by layer. Everything stays on its device until the step's one copy."""
 
 import functools
+import itertools
 import math
 import sys
 
@@ -93,21 +94,33 @@ class Gradients:
 
     def __init__(self, model, blocks, fuse, optimizers=()):
         self._fuse = fuse
-        grouped = _groups(model, blocks, [p for p in model.parameters() if p.requires_grad])
-        self._params = [p for _, p in grouped]
+        self._params = [p for p in model.parameters() if p.requires_grad]
         self._of_model = {id(p): p for p in model.parameters()}  # Held, so that no other tensor gets such an id.
         self._optimizers = optimizers
-        self._groups = [group for group, _ in grouped]  # Ascending.
         self._layers = len(blocks)
-        self._model = model
+        self._model, self._blocks = model, blocks
+        self._kinds = self._sort({}, ())
+        self._settled = False
         self._sharded = None  # Known at the first reading: sharding comes after watch in some trainers.
         self._plan = None  # What _make_plan made for the parameters that had a gradient last time.
-        self._norms = None  # 0-dim tensors, one for each entry of the plan's groups.
+        self._norms = None  # 0-dim tensors, one for each position among `_measured`.
+        self._measured = ()  # Of each norm, the position of a parameter that it is of.
         self._scale = None
         self._rate = None
         self._clipped = False  # Clipped by value, or in a way that did not show the norm.
         self.clips = False  # Whether the loop has ever clipped these gradients by their L2 norm.
         self._before_clip = None  # Global norm, as the clipping function saw it.
+
+    def settle(self, weights, vocabularies):
+        """The client has opened. weights: {id of a parameter that other ranks hold as well: what its square counts
+        for here}. vocabularies: rows that an output head may have, beside those of the embeddings here.
+        """
+        self._kinds, self._plan, self._settled = self._sort(weights, vocabularies), None, True
+
+    def _sort(self, weights, vocabularies):
+        """[(group, weight)] of the parameters."""
+        groups = _groups(self._model, self._blocks, self._params, vocabularies)
+        return [(group, weights.get(id(p), 1.0)) for group, p in zip(groups, self._params)]
 
     def read(self, optimizer):
         """Before an optimizer's update. Only the first call since the last report does anything."""
@@ -131,25 +144,31 @@ class Gradients:
             return
         if self._plan is None or self._plan[0] != present:
             self._plan = self._make_plan(present, grads)
-        sizes = self._plan[1]
+        order, sizes, self._measured = self._plan[1:]
         if sizes:
-            grads = torch._utils._flatten_dense_tensors(grads).split(sizes)
+            grads = torch._utils._flatten_dense_tensors([grads[at] for at in order]).split(sizes)
         else:
             grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
         self._norms = torch._foreach_norm(grads)
         self._scale = getattr(optimizer, "grad_scale", None)  # Fused optimizers unscale inside their step.
 
     def _make_plan(self, present, grads):
-        """(present, sizes, groups). A small model's gradients are first joined group by group, cut by `sizes`: for
-        many tiny tensors that is quicker than a norm of each. `sizes` is None for the others. groups: of each norm.
+        """(present, order, sizes, measured). A small model's gradients are first joined kind by kind, put in `order`
+        and cut by `sizes`: for many tiny tensors that is quicker than a norm of each. `sizes` is None for the others,
+        and before the kinds are settled. measured: of each norm, the position of a parameter in it.
         """
-        groups = [group for group, here in zip(self._groups, present) if here]
+        here = [position for position, is_here in enumerate(present) if is_here]
         first = grads[0]
         alike = all(g.dtype == first.dtype and g.device == first.device and not g.is_sparse for g in grads)
-        if not alike or sum(g.numel() for g in grads) > _JOINED_MAX:
-            return present, None, groups
-        distinct = sorted(set(groups))
-        return present, [sum(g.numel() for g, of in zip(grads, groups) if of == one) for one in distinct], distinct
+        if not alike or not self._settled or sum(g.numel() for g in grads) > _JOINED_MAX:
+            return present, None, None, here
+        order = sorted(range(len(here)), key=lambda at: self._kinds[here[at]])
+        sizes, measured = [], []
+        for _, same in itertools.groupby(order, key=lambda at: self._kinds[here[at]]):
+            same = list(same)
+            sizes.append(sum(grads[at].numel() for at in same))
+            measured.append(here[same[0]])
+        return present, order, sizes, measured
 
     def clipping(self, norm, clipped):
         """A clipping function saw the global `norm` of the gradients of parameters with the ids `clipped`. None: it
@@ -195,40 +214,44 @@ class Gradients:
         if clipped and given is None:
             self._fuse.say("gradients are clipped in a way that hides the norm before it: grad_norm and "
                            "layer_grad_norm are those after clipping; give mon.step(grad_norm=)")
-        groups = self._plan[2]
+        kinds = [self._kinds[position] for position in self._measured]
         extra = [t for t in (before, scale) if t is not None]
 
         def then(values):
             factor = 1.0 / values[-1] if scale is not None else 1.0
-            sums = {}
-            for group, norm in zip(groups, values):
-                norm *= factor
-                sums[group] = sums.get(group, 0.0) + norm * norm
-            total = math.sqrt(sum(sums.values()))
+            scaled = [norm * factor for norm in values[: len(norms)]]
+            squares = [norm * norm for norm in scaled]  # An overflow is an infinity, no exception.
+            total = math.sqrt(sum(squares))
             if before is not None and total > 0:
                 # All gradients were scaled by one factor: undo it for the parts.
                 factor, total = values[len(norms)] / total, values[len(norms)]
-                sums = {group: square * factor * factor for group, square in sums.items()}
+                squares = [square * factor * factor for square in squares]
+            sums = {}
+            for (group, weight), square in zip(kinds, squares):
+                if weight:  # Where another stage counts it all, nothing is said here.
+                    sums[group] = sums.get(group, 0.0) + weight * square
             roots = {group: math.sqrt(square) for group, square in sums.items()}
             report.array("layer_grad_norm", [roots.get(layer) for layer in range(self._layers)])
             report.scalar("embedding_grad_norm", roots.get(self._layers))
             report.scalar("output_grad_norm", roots.get(self._layers + 1))
-            if given is None:  # The ranks' shares are added up (client/README.md, "One stream for all ranks").
-                report.scalar("grad_norm_share" if report.partial else "grad_norm", total)
+            if given is None and report.partial:  # Shares are added up (client/README.md, "One stream for all ranks").
+                report.scalar("grad_norm_share", math.sqrt(sum(sums.values())))
+            elif given is None:
+                report.scalar("grad_norm", total)
 
         report.later(list(norms) + extra, then)
 
 
-def _groups(model, blocks, params):
-    """[(group, parameter)] by group: its layer, L for input embeddings, L + 1 for the output head, L + 2 for the
-    rest.
+def _groups(model, blocks, params, vocabularies):
+    """The group of each parameter: its layer, L for input embeddings, L + 1 for the output head, L + 2 for the rest.
+    vocabularies: numbers of rows that an output head may have, beside those of the embeddings.
     """
     group = {}
     for index, block in enumerate(blocks):
         for p in block.parameters():
             group.setdefault(id(p), index)
     outside = [m for m in model.modules() if m is not model or not blocks]
-    vocabularies = set()
+    vocabularies = set(vocabularies)
     for module in outside:
         if isinstance(module, torch.nn.Embedding):
             vocabularies.add(module.num_embeddings)
@@ -237,7 +260,7 @@ def _groups(model, blocks, params):
         if isinstance(module, torch.nn.Linear) and module.out_features in vocabularies:
             for p in module.parameters():
                 group.setdefault(id(p), len(blocks) + 1)
-    return sorted(((group.get(id(p), len(blocks) + 2), p) for p in params), key=lambda pair: pair[0])
+    return [group.get(id(p), len(blocks) + 2) for p in params]
 
 
 class StepWrapper(WrappedStep):

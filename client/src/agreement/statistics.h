@@ -31,7 +31,7 @@ inline constexpr size_t kHeadLanesMax = 8192;
 
 // User scalars that the reduction knows. All optional.
 inline constexpr std::string_view kTokensScalar = "tokens";                  // Weight of this rank's means. Else 1.
-inline constexpr std::string_view kNormShareScalar = "grad_norm_share";      // L2 of the gradients that it holds.
+inline constexpr std::string_view kNormShareScalar = "grad_norm_share";      // L2 of its gradients; copies once.
 inline constexpr std::string_view kRankNormScalar = "rank_grad_norm";        // Digest: before any reduction.
 inline constexpr std::string_view kRankTimeScalar = "rank_step_time_ms";     // Digest: without waiting for others.
 inline constexpr std::string_view kChecksumScalar = "weight_checksum";       // Digest: of weights that all ranks hold.
