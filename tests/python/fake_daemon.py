@@ -18,7 +18,7 @@ class FakeDaemon:
 
     def __init__(self):
         self._library = ctypes.CDLL(str(ORDERS))
-        self._library.fake_reports.restype = ctypes.c_uint64
+        self._library.fake_reports.restype = self._library.fake_attempts.restype = ctypes.c_uint64
         self._library.fake_start()
         self._versions = {}
         self._sent = 0
@@ -47,8 +47,14 @@ class FakeDaemon:
                 return outcome, reason.strip()
         return None
 
-    def allowed(self):
-        self._wait(lambda: self._library.fake_reports() > 0, "a report")
+    def answered(self, number):
+        """The answer, once it is there."""
+        self._wait(lambda: self.answer(number), f"the answer to order {number}")
+        return self.answer(number)
+
+    def allowed(self, attempts=1):
+        """What the newest client allows, which is client number `attempts` of this daemon."""
+        self._wait(lambda: self._library.fake_attempts() >= attempts, f"the hello of attempt {attempts}")
         text = ctypes.create_string_buffer(1 << 12)
         self._library.fake_allowed(text, len(text))
         return text.value.decode()

@@ -5,6 +5,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import gyrostat
+import pacing
 from gyrostat.alpha import Branch, bound
 
 WIDTH, LAYERS, PEAK, WARMUP, TOTAL = 8, 2, 0.1, 20, 200
@@ -97,8 +98,10 @@ class Loop:
         return [float(layer.alpha) for layer in self.model.layers]
 
     def run_until(self, condition, steps=400):
+        """Each step waits until its report was taken: a daemon that gets no core does not let an order expire."""
         for _ in range(steps):
             if condition():
                 return
             self.step()
+            pacing.wait_for_answer(self.mon)
         raise AssertionError(f"not within {steps} steps")

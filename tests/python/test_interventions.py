@@ -87,7 +87,7 @@ def test_alpha_moves_on_its_ramp_and_the_state_holds_it(daemon):
         for _ in range(8):
             loop.step()
             seen.append(loop.alphas())
-        assert daemon.answer(number)[0] == "applied" and loop.mon.status == "acting"
+        assert daemon.answered(number)[0] == "applied" and loop.mon.status == "acting"
     for at, (first, second) in enumerate(seen, 1):
         assert first == pytest.approx(4 ** (min(at, 10) / 10), rel=1e-5)
         assert second == pytest.approx(2 ** (min(at, 10) / 10), rel=1e-5)
@@ -120,11 +120,11 @@ def test_a_checkpoint_that_holds_moved_alphas_goes_on_too(daemon):
     for alphas in expected:
         again.step()
         assert again.alphas() == alphas
-    assert again.mon.status == "acting" and "deepnorm_alpha" in daemon.allowed()
+    assert again.mon.status == "acting" and "deepnorm_alpha" in daemon.allowed(2)
     again.mon.close()
     fresh = loops.Loop(weights=saved, address="fake:1", allow=EVERYTHING)  # Nobody knows what was declared.
     fresh.step()
-    assert "deepnorm_alpha" not in daemon.allowed()
+    assert "deepnorm_alpha" not in daemon.allowed(3)
     fresh.mon.close()
 
 

@@ -6,6 +6,7 @@ import torch.distributed as dist
 
 import fake_daemon
 import loops
+import pacing
 import ranks_job
 from gyrostat import _abi
 
@@ -53,6 +54,8 @@ class Job:
             if said:
                 return
             self.step()
+            if self.daemon:  # All wait for the leader. It holds the newest report until all have reduced it.
+                pacing.wait_for_answer(self.loop.mon, held=1)
         raise AssertionError(f"not within {steps} steps")
 
     def answered(self, number):

@@ -1,6 +1,7 @@
 #include "support/fake_orders.h"
 
 #include <cstdio>
+#include <set>
 #include <string>
 
 #include "model/intervention.h"
@@ -47,6 +48,12 @@ void fake_answers(char* text, size_t size) {
     lines += std::to_string(ack.order_id.bytes[0]) + " " + gyrostat::model::Token(ack.outcome) + " " + ack.reason +
              "\n";
   std::snprintf(text, size, "%s", lines.c_str());
+}
+
+uint64_t fake_attempts() {
+  std::set<gyrostat::model::AttemptId> attempts;
+  for (const auto& hello : daemon_instance->hellos()) attempts.insert(hello.attempt);
+  return attempts.size();
 }
 
 void fake_allowed(char* text, size_t size) {

@@ -22,6 +22,9 @@ int fake_order(uint8_t number, const char* kind, const uint32_t* ids, const floa
 // "NUMBER OUTCOME REASON", a line for each answer so far, cut to `size`.
 void fake_answers(char* text, size_t size);
 
+// Attempts that have said hello so far.
+uint64_t fake_attempts();
+
 // The allow-list of the newest hello.
 void fake_allowed(char* text, size_t size);
 }
