@@ -16,8 +16,9 @@ namespace gyrostat::web {
 // Owns nothing: the caller closes `socket`. Not thread-safe.
 class BoundedStream final : public httplib::Stream {
  public:
-  // The request ends `timeout` from now; the answer may take as long again from its first byte. Reading also ends when
-  // `stop_fd` becomes readable.
+  // The request ends `timeout` from now; the answer may take as long again from its first byte. After that nothing is
+  // waited for: what is there already is taken, as far as the size allows. Reading also ends when `stop_fd` becomes
+  // readable.
   BoundedStream(int socket, int stop_fd, base::Milliseconds timeout, const base::Clock* clock);
 
   bool is_readable() const override;
