@@ -6,7 +6,7 @@
 // that).
 //
 // A head that crosses 1.5 tau is seen there once more than the loop has delay before the answer can be at the weights:
-// where the delay is above two boundaries, as it is where ranks agree, so many in a row are allowed.
+// where the delay is above two boundaries, as it may be where ranks agree, so many in a row are allowed.
 //
 // The window starts with the first forward that ran under an applied clip: what a head does while the order is still on
 // its way says nothing about the order. That a head far above tau needs several orders of a factor of ten fits into 3.
