@@ -157,9 +157,9 @@ class Answers:
 
 
 def wait_until(condition, what):
-    end = time.monotonic() + 30
+    end = time.monotonic() + 600  # Only what hangs meets it.
     while not condition():
-        assert time.monotonic() < end, f"{what}: not within 30 s"
+        assert time.monotonic() < end, f"{what}: not within 600 s"
         time.sleep(0.001)
 
 
@@ -174,10 +174,10 @@ def wait_for_answer(monitor, rank):
     """Until the daemon has judged every report that has left the leader: all but the newest, which waits for its round.
     With it an order's delay is a number of steps, on however busy a machine. The others wait in their next collective.
     """
-    end = time.monotonic() + 30
+    end = time.monotonic() + 600
     while rank == 0:
         stats = monitor._session._client.stats()
         if stats.reports_acked + 1 >= stats.reports_total:
             return
-        assert time.monotonic() < end, f"{stats.reports_acked} of {stats.reports_total} reports acknowledged in 30 s"
+        assert time.monotonic() < end, f"{stats.reports_acked} of {stats.reports_total} reports acknowledged"
         time.sleep(0.001)

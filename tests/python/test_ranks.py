@@ -313,7 +313,7 @@ def test_the_example_is_a_job_of_ranks_that_act_together(tmp_path, daemon):
         processes.append(subprocess.Popen([sys.executable, REPOSITORY / "client" / "examples" / "ranks.py", "60"],
                                           env={**os.environ, **place, **address}, cwd=tmp_path, text=True,
                                           stdout=subprocess.PIPE, stderr=subprocess.PIPE))
-    said = [process.communicate(timeout=100) for process in processes]
+    said = [process.communicate(timeout=600) for process in processes]
     assert [process.returncode for process in processes] == [0, 0], said
     losses = [float(re.search(rf"rank={rank} steps=60 loss=(\S+) gyrostat=acting", out).group(1))
               for rank, (out, _) in enumerate(said)]

@@ -20,7 +20,7 @@ using Calls = std::vector<std::string>;
 using std::chrono::milliseconds;
 
 constexpr int kRanks = 4;
-constexpr milliseconds kLong(20000);
+constexpr milliseconds kLong(120000);
 
 gyro_nccl_id NewId() {
   gyro_nccl_id id;

@@ -14,7 +14,7 @@ namespace gyrostat::collectives {
 namespace {
 
 using std::chrono::milliseconds;
-constexpr milliseconds kLong(20000);
+constexpr milliseconds kLong(120000);
 
 TEST(RoundWorker, BeginReturnsWhileTheRoundRuns) {
   std::promise<void> go;
