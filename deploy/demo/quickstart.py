@@ -15,6 +15,7 @@ import socket
 import statistics
 import subprocess
 import sys
+import threading
 import time
 
 import byte_gpt
@@ -22,7 +23,7 @@ import gyrostat
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BLOCK_STEPS = 20  # Guarded and bare steps take turns in blocks this long, so that both see the same machine.
-READY_TIMEOUT_S = 20
+READY_TIMEOUT_S = 60
 FINAL_STEPS = 50  # The final loss is the mean of this many last steps; every step is on a fresh batch.
 
 
@@ -49,15 +50,16 @@ class Daemon:
     def _await_ready(self):
         with contextlib.ExitStack() as guard:
             guard.callback(self.stop)
-            watchdog = subprocess.Popen(["sleep", str(READY_TIMEOUT_S)])
-            guard.callback(watchdog.kill)
+            limit = threading.Timer(READY_TIMEOUT_S, self.process.kill)
+            limit.start()
+            guard.callback(limit.cancel)
             line = self.process.stdout.readline()
             words = dict(word.split("=", 1) for word in line.split() if "=" in word)
             if "grpc" not in words or "http" not in words:
-                raise DemoError(f"gyrostatd did not start; its log is {self.log_path}:\n{self._log_tail()}")
+                raise DemoError(f"gyrostatd did not start within {READY_TIMEOUT_S} s; its log is {self.log_path}:\n"
+                                f"{self._log_tail()}")
             guard.pop_all()
-            watchdog.kill()
-            watchdog.wait()
+            limit.cancel()
         return words["grpc"], words["http"]
 
     def _log_tail(self):

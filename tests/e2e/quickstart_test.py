@@ -51,6 +51,18 @@ def test_a_run_too_short_to_clip_still_ends_with_a_table(tmp_path):
     assert json.loads(summary.read_text())["guarded"]["median_delay_steps"] is None
 
 
+def test_a_daemon_that_never_says_that_it_is_ready_is_ended(tmp_path):
+    mute = tmp_path / "gyrostatd"
+    mute.write_text("#!/bin/sh\nexec sleep 1000\n")
+    mute.chmod(0o755)
+    program = ("import sys, quickstart; quickstart.READY_TIMEOUT_S = 0.1; "
+               "quickstart.Daemon(sys.argv[1], sys.argv[1], 30, (0, 0))")
+    path = os.pathsep.join([f"{gyrostatd.BIN.parent}/python", f"{ROOT}/deploy/demo"])
+    done = subprocess.run(["/usr/bin/python3", "-c", program, tmp_path], capture_output=True, text=True, timeout=600,
+                          env={**os.environ, "PYTHONPATH": path})
+    assert done.returncode == 1 and "DemoError: gyrostatd did not start within 0.1 s" in done.stderr, done.stderr
+
+
 @pytest.mark.parametrize("arguments, text", [
     (["--steps", "many"], "--steps many: wanted a whole number"),
     (["--tau", "-3"], "--tau -3: wanted a number"),
