@@ -3,10 +3,11 @@
  * The contract, for every function:
  *  (1) Nothing here blocks, aborts, throws, prints, or installs a signal handler. Every function returns a status.
  *  (2) Between gyro_open and gyro_close, on the training thread: no allocation, no lock, no system call.
- *      (gyro_open, gyro_close, gyro_state_save and gyro_state_load may allocate. A client that was given a collective,
- *      and may change something, calls it and waits for it, and allocates where an order is applied: gyro_collective.)
- *  (3) One thread, the training thread, calls step_begin, record_*, progress, step_end, poll, ack, reset and state_*.
- *      gyro_stats and gyro_strerror may be called from any thread.
+ *      (gyro_open, gyro_close, gyro_hold, gyro_rejoin and gyro_state_* may allocate. A client that was given a
+ *      collective, and may change something, calls it and waits for it, and allocates where an order is applied:
+ *      gyro_collective.)
+ *  (3) One thread, the training thread, calls everything that takes a client, but for gyro_stats. That, gyro_strerror
+ *      and gyro_version may be called from any thread.
  *  (4) In a forked child every call answers GYRO_INACTIVE and does nothing.
  *  (5) The daemon may be absent, slow, hung or gone: only gyro_stats can tell. Reports wait in a bounded ring and are
  *      dropped when it is full, each counted once.
@@ -167,7 +168,7 @@ typedef struct gyro_head_factor {
 
 /* Registers: what an order of any kind but qk_clip sets. The library keeps them (ranks agree on them, checkpoints hold
  * them); the trainer does what they say. Values that are boundaries or counts are whole numbers. */
-#define GYRO_REGISTER_LR_SCALE 0       /* lr_scale, (0, 1]. gyro_learning_rate applies it. */
+#define GYRO_REGISTER_LR_SCALE 0       /* lr_scale, [0.01, 1]. gyro_learning_rate applies it. */
 #define GYRO_REGISTER_LR_SCALE_UNTIL 1 /* The last boundary it holds at; 0: for good. */
 #define GYRO_REGISTER_GRAD_CLIP 2      /* grad_clip: the largest gradient norm that the loop's clipping may leave. */
 #define GYRO_REGISTER_SKIP_BOUNDARY 3  /* skip_step: leave the optimizer step of this boundary out. */
