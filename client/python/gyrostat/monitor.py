@@ -34,7 +34,7 @@ class Monitor:
 
         loss: nats per token, a tensor or a number. step: the trainer's step number; None: counted from start_step.
         grad_norm: global L2 before clipping, where the trainer knows it better. tokens: of this step, a user scalar.
-        Further keywords are user scalars (at most 64).
+        Further keywords: scalar signals by their names (log_z, loss_scale, …); others are user scalars (at most 64).
         """
         if self.active:
             try:
