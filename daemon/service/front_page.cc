@@ -29,7 +29,7 @@ std::string FrontPage(const std::string& version, const std::string& not_ready_r
   }
   if (!has_page)
     text += "\nThe live page was not built into this gyrostatd: npm was missing, or reached no registry. Install the\n"
-            "packages nodejs and npm (deploy/install page) and build again.\n";
+            "packages nodejs and npm (deploy/install page), configure (cmake --preset release) and build again.\n";
   if (runs.size() > kRunsShownMax) text += "  ... gyrostatctl runs shows all\n";
   return text;
 }
