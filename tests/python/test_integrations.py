@@ -91,13 +91,42 @@ def test_requests_become_the_trainers_own(fake_library, kind):
     callback.on_step_end(None, state, control)
     assert control.should_save and control.should_training_stop == (kind == "halt")
     callback.on_train_end(None, state, control)
-    stopped = types.SimpleNamespace(global_step=1, optimizers=[], should_stop=False)
+    saved = []
+    stopped = types.SimpleNamespace(global_step=1, optimizers=[], should_stop=False, default_root_dir="/runs",
+                                    save_checkpoint=saved.append)
     callback = lightning.GyrostatCallback(address="fake:1", allow=(kind,))
     callback.on_train_start(stopped, models.Model())
     fake_library.last.orders.append(fakes.register_order(kind, [(4, 0.0, 1.0)]))
     stopped.global_step = 2
     callback.on_train_batch_end(stopped, None, None, None, 0)
     assert stopped.should_stop == (kind == "halt")
+    assert saved == (["/runs/gyrostat/step=2.ckpt"] if kind == "checkpoint" else [])
+
+
+def test_a_checkpoint_that_cannot_be_saved_ends_nothing(fake_library, caplog):
+    def save_checkpoint(path):
+        raise OSError("no space")
+
+    trainer = types.SimpleNamespace(global_step=1, optimizers=[], should_stop=False, default_root_dir="/runs",
+                                    save_checkpoint=save_checkpoint)
+    callback = lightning.GyrostatCallback(address="fake:1", allow=("checkpoint",))
+    callback.on_train_start(trainer, models.Model())
+    fake_library.last.orders.append(fakes.register_order("checkpoint", [(4, 0.0, 1.0)]))
+    trainer.global_step = 2
+    callback.on_train_batch_end(trainer, None, None, None, 0)
+    assert "was not saved in /runs/gyrostat/step=2.ckpt: OSError('no space')" in caplog.text and callback.monitor.active
+
+
+@pytest.mark.parametrize("integration", [huggingface, lightning])
+def test_a_rollback_that_no_callback_can_do_is_not_allowed(fake_library, integration, caplog):
+    callback = integration.GyrostatCallback(address="fake:1", allow=("halt", "rollback"))
+    trainer = types.SimpleNamespace(global_step=1, optimizers=[])
+    if integration is huggingface:
+        callback.on_train_begin(None, trainer, None, model=models.Model())
+    else:
+        callback.on_train_start(trainer, models.Model())
+    assert fake_library.last.options["allow"] == "halt"
+    assert "allow names rollback, which no callback of this trainer can carry out" in caplog.text
 
 
 def lightning_trainer(callback, module, optimizer, batches, accumulate=2):

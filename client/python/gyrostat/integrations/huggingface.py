@@ -3,6 +3,7 @@
     trainer = Trainer(..., callbacks=[GyrostatCallback(run="my-run", allow=("qk_clip",))])
 """
 
+from gyrostat.integrations._kinds import possible
 from gyrostat.integrations._loss import LossTap
 from gyrostat.opening import watch
 
@@ -17,13 +18,14 @@ class GyrostatCallback(TrainerCallback):
 
     The Trainer shows callbacks no per-step loss, so it is taken from the model's own output (`loss`, or the first of a
     tuple), averaged over micro-batches. Models whose loss the Trainer computes outside report none. Requests for a
-    checkpoint and for a halt, where `allow` names them, become the Trainer's own. State is not put into the Trainer's
+    checkpoint and for a halt, where `allow` names them, become the Trainer's own; a rollback is no matter of callbacks
+    and is refused. State is not put into the Trainer's
     checkpoints: a resumed run begins a new clip ledger, which is safe (no order outlives a restart), and caps on the
     rate that were in force are gone.
     """
 
     def __init__(self, **options):
-        self._options = options
+        self._options = possible(options, ("rollback",))
         self.monitor = None  # Between on_train_begin and on_train_end.
         self._loss = None
 

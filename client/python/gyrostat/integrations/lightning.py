@@ -3,8 +3,12 @@
     trainer = Trainer(callbacks=[GyrostatCallback(run="my-run", allow=("qk_clip",))])
 """
 
+import os
+
+from gyrostat.integrations._kinds import possible
 from gyrostat.integrations._loss import FORWARDS_MAX, mean
 from gyrostat.opening import watch
+from gyrostat.trouble import LOGGER
 
 try:
     from lightning.pytorch import Callback
@@ -19,12 +23,14 @@ class GyrostatCallback(Callback):
     """Reports once per optimizer step: at the batch end after which `trainer.global_step` has moved on.
 
     Lightning clips gradients before optimizer.step by its own means; where it calls torch's function, the norm before
-    clipping is reported. A request to halt, where `allow` names it, stops the trainer after the batch.
+    clipping is reported. Requests, where `allow` names them, are done after the batch: for a checkpoint the trainer
+    saves `gyrostat/step=N.ckpt` in its `default_root_dir`, for a halt it stops. A rollback is no matter of callbacks
+    and is refused.
     """
 
     def __init__(self, **options):
         super().__init__()
-        self._options = options
+        self._options = possible(options, ("rollback",))
         self._state = None
         self.monitor = None
         self._losses = []
@@ -46,8 +52,19 @@ class GyrostatCallback(Callback):
             self._stepped = trainer.global_step
             self.monitor.step(mean(self._losses), step=self._stepped)
             self._losses.clear()
-            if any(request.kind == "halt" for request in self.monitor.requests()):
+            kinds = {request.kind for request in self.monitor.requests()}
+            if "checkpoint" in kinds:
+                self._save(trainer)
+            if "halt" in kinds:
                 trainer.should_stop = True
+
+    @staticmethod
+    def _save(trainer):
+        path = os.path.join(trainer.default_root_dir, "gyrostat", f"step={trainer.global_step}.ckpt")
+        try:
+            trainer.save_checkpoint(path)
+        except Exception as error:  # As little as anything of ours may this end the training.
+            LOGGER.warning("the checkpoint that was asked for was not saved in %s: %r", path, error)
 
     def on_train_end(self, trainer, pl_module):
         if self.monitor is not None:
