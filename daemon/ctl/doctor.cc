@@ -18,8 +18,8 @@ constexpr int64_t kSkewMs = 1000;
 constexpr uint32_t kWorldWritable = 0002;
 
 // What clients and tools read; anything else with our prefix is likely a slip of the pen.
-constexpr std::array<std::string_view, 8> kVariables = {
-    "GYROSTAT_ADDRESS", "GYROSTAT_RUN",  "GYROSTAT_DISABLE",         "GYROSTAT_LIBRARY",
+constexpr std::array<std::string_view, 9> kVariables = {
+    "GYROSTAT_ADDRESS", "GYROSTAT_RUN",  "GYROSTAT_DISABLE",        "GYROSTAT_LIBRARY",      "GYROSTAT_KEEPALIVE_MS",
     "GYROSTAT_CORPUS",  "GYROSTAT_RUNS", "GYROSTAT_GRAFANA_SCHEMA", "GYROSTAT_UPDATE_GOLDEN"};
 
 const char* VerdictToken(Verdict verdict) {

@@ -72,7 +72,7 @@ Value EpisodeValue(const diagnose::Diagnosis& in) {
   out["recommend"] = TokenOrNull(in.recommend);
   out["headline"] = in.headline;
   out["evidence"] = in.evidence;
-  out["likely"] = in.likely;
+  out["likely"] = in.likely.empty() ? Value(nullptr) : Value(in.likely);
   out["advice"] = in.advice;
   out["less_likely"] = in.LessLikely();
   out["page"] = in.Text();
@@ -93,6 +93,7 @@ Value InterventionValue(const model::Intervention& in) {
   out["orders"] = in.orders;
   out["orders_applied"] = in.orders_applied;
   out["heads"] = in.heads;
+  out["median_delay_steps"] = in.median_delay_boundaries ? Real(*in.median_delay_boundaries) : Value(nullptr);
   return out;
 }
 

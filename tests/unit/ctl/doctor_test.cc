@@ -110,6 +110,8 @@ TEST(Doctor, AMisspeltVariableIsNoticed) {
   DoctorFacts facts = Healthy();
   facts.environment = {{"GYROSTAT_ADRESS", "h:1"}};
   EXPECT_EQ(Find(facts, "environment").advice, "gyrostat reads no variable of this name; is it misspelt?");
+  facts.environment = {{"GYROSTAT_KEEPALIVE_MS", "2000"}};
+  EXPECT_EQ(Find(facts, "environment").verdict, Verdict::kOk);
   facts.environment = {{"GYROSTAT_DISABLE", "0"}};
   EXPECT_EQ(Find(facts, "environment").verdict, Verdict::kOk);
 }

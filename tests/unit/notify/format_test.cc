@@ -86,6 +86,7 @@ TEST(JsonBody, HasAllThatIsKnown) {
   EXPECT_THAT(std::string(body["events"][1]["episode"]["page"]), HasSubstr("Clip the head."));
   EXPECT_EQ(body["events"][1]["episode"]["advice"], "Clip the head.");
   EXPECT_EQ(body["events"][2]["intervention"]["state"], "proposed");
+  EXPECT_EQ(body["events"][2]["intervention"]["median_delay_steps"], nullptr);
   EXPECT_THAT(std::string(body["events"][2]["text"]), HasSubstr("gyrostatctl approve run/3"));
 }
 
