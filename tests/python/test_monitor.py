@@ -117,6 +117,29 @@ def test_tokens_and_user_scalars(fake_library):
     assert fake_library.last.reports[0] == {"loss": 1.0, "tokens": 512.0, "accuracy": 0.5}
 
 
+def test_arrays_by_hand(fake_library, caplog):
+    mon = start()
+    given = torch.tensor([0.5, 0.25])
+    mon.record("update_rms", given)
+    given.fill_(9)  # Too late.
+    mon.record("mlp_out_ms", [1, 2])
+    mon.record("mlp_out_ms", [torch.tensor(3.0), None])
+    mon.step(1.0)
+    assert fake_library.last.reports[0]["update_rms"] == [0.5, 0.25]
+    assert fake_library.last.reports[0]["mlp_out_ms"] == [3.0, pytest.approx(_abi.ABSENT)]
+    mon.step(1.0)
+    assert not {"update_rms", "mlp_out_ms"} & set(fake_library.last.reports[1])
+    for wrong in (7, "ab", ["x"], torch.ones(2, 2), object()):
+        mon.record("param_norm", wrong)
+    mon.record(7, [1.0])
+    mon.step(1.0)
+    assert "param_norm" not in fake_library.last.reports[2] and mon.active
+    assert "mon.record: 'param_norm' is 7, wanted a number for each layer here" in caplog.text
+    assert "mon.record: 7 is no name of a signal" in caplog.text
+    mon.close()
+    mon.record("param_norm", [1.0, 2.0])
+
+
 def test_attention_by_hand(fake_library, caplog):
     model = models.Model(kernel="hidden", layers=1, kv_heads=2)
     with start(model) as mon:

@@ -46,6 +46,20 @@ class Monitor:
             with self._fuse.guard():
                 self._session.keep_pace()
 
+    def record(self, signal, values):
+        """Gives an array signal of the step that the next step() ends, where the client does not measure it itself:
+        attn_out_ms, mlp_out_ms, ln_input_ms, update_rms, param_norm, attn_entropy, … (client/README.md, "What to
+        record").
+
+        values: a number for each layer that is on this rank, in their order; a list or a 1-D tensor, with None where
+        nothing was measured. The last call of a step wins.
+        """
+        if self.active:
+            try:
+                self._session.record(signal, values)
+            except Exception as error:
+                self._fuse.blow(error)
+
     def attention(self, layer, q, k, scale=None, causal=False, mask=None, bias=None):
         """Measures a layer's attention by hand, where it is computed by a kernel that cannot be seen into.
 

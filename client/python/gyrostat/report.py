@@ -60,6 +60,13 @@ class Report:
         values = self._layout.spread(values) if self._layout is not None else values
         self._arrays.append((name, [_abi.ABSENT if value is None else value for value in values]))
 
+    def given(self, name, values):
+        """As array, of a list or a 1-D tensor."""
+        if isinstance(values, torch.Tensor):
+            self.later(list(values), lambda numbers: self.array(name, numbers))
+        else:
+            self.array(name, values)
+
     def later(self, tensors, then):
         """then([floats]) is called once the 0-dim `tensors` have been brought over; it may add scalars and arrays."""
         self._waiting.append((tensors, then))

@@ -44,6 +44,7 @@ class Session:
         self._next_step = start_step
         self._pid = os.getpid()
         self._pending_state = None
+        self._given = {}  # Array signals of the step to come, by hand: {name: list or 1-D tensor}.
         self.optimizer_steps = 0
         fuse.on_blow(self._let_go)
 
@@ -121,6 +122,9 @@ class Session:
         report.scalar("tokens", tokens)
         for name, value in scalars.items():
             report.scalar(name, value)
+        for name, values in self._given.items():
+            report.given(name, values)
+        self._given = {}
         self._gradients.report(report, grad_norm if report.scalar("grad_norm", grad_norm) else None)
         self._hidden.report(report)
         self._add_attention(report)
@@ -278,6 +282,26 @@ class Session:
                 self._arrivals.of_arguments(sentence)
             self._fuse.say(sentence)
         return status
+
+    def record(self, signal, values):
+        if os.getpid() != self._pid:
+            return
+        about = f"mon.record: {shown(signal)}"
+        if not isinstance(signal, str):
+            self._fuse.say(f"{about} is no name of a signal; left out", about=about)
+            return
+        try:
+            if isinstance(values, torch.Tensor):
+                if values.dim() != 1 or not whole(values) or values.is_complex():
+                    raise ValueError
+                values = values.detach().float().clone()  # As it is now.
+            else:
+                values = [None if value is None else float(value) for value in values]
+        except (RuntimeError, TypeError, ValueError, OverflowError):
+            self._fuse.say(f"{about} is {shown(values)}, wanted a number for each layer here, in a list or a whole 1-D "
+                           "tensor; left out", about=about)
+            return
+        self._given[signal] = values
 
     def attention(self, layer, q, k, scale, causal, mask, bias):
         probe = self._probe(layer)
