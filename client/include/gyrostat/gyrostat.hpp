@@ -128,6 +128,12 @@ class Client {
   // The weights got another history: a new epoch.
   gyro_status Reset() { return gyro_reset(client_); }
 
+  // Ranks came or went: on every rank that goes on, between boundaries, with what holds from now on. Blocks until all
+  // have joined.
+  gyro_status Rejoin(const gyro_collective& collective, std::uint32_t rank, std::uint32_t world_size) {
+    return gyro_rejoin(client_, &collective, rank, world_size);
+  }
+
   // State for the checkpoint, and back. Empty where there is no client.
   std::vector<std::uint8_t> SaveState() {
     const std::uint8_t* data = nullptr;
