@@ -5,7 +5,6 @@ tensor or pipeline parallelism, whose attention logits grow by some percent at e
 import hashlib
 import os
 import pathlib
-import time
 
 import torch
 import torch.distributed as dist
@@ -13,7 +12,9 @@ import torch.multiprocessing as mp
 from torch import nn
 from torch.nn import functional as F
 
+import gyrostatd
 import models
+import pacing
 from shards import from_shards, to_shards
 
 WIDTH, HEADS, LAYERS = 16, 4, 2
@@ -157,10 +158,7 @@ class Answers:
 
 
 def wait_until(condition, what):
-    end = time.monotonic() + 600  # Only what hangs meets it.
-    while not condition():
-        assert time.monotonic() < end, f"{what}: not within 600 s"
-        time.sleep(0.001)
+    gyrostatd.wait_until(condition, what, deadline_s=600, pause_s=0.001)  # Only what hangs meets it.
 
 
 def wait_for_welcome(monitor, rank):
@@ -174,10 +172,5 @@ def wait_for_answer(monitor, rank):
     """Until the daemon has judged every report that has left the leader: all but the newest, which waits for its round.
     With it an order's delay is a number of steps, on however busy a machine. The others wait in their next collective.
     """
-    end = time.monotonic() + 600
-    while rank == 0:
-        stats = monitor._session._client.stats()
-        if stats.reports_acked + 1 >= stats.reports_total:
-            return
-        assert time.monotonic() < end, f"{stats.reports_acked} of {stats.reports_total} reports acknowledged"
-        time.sleep(0.001)
+    if rank == 0:
+        pacing.wait_for_answer(monitor, held=1)
